@@ -1,0 +1,75 @@
+"""The plan: every choice that turns a network into one device's gateware, and what it is predicted to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.stage import Network, Stage
+from .fold import Fold, Folding
+
+__all__ = ["Depths", "Plan", "Prediction", "StagePlan"]
+
+
+@dataclass(frozen=True)
+class Depths:
+    """Capacities of one stage's buffers; 0 where the buffer does not exist.
+
+    ``window_rows``, ``store_rows``, ``col_rows``, ``pool_rows``, ``pool_col_rows`` count row slots (in every bank);
+    ``mask_words`` and ``argmax_words`` count words of Pn lanes; ``dy_blocks`` and ``y_blocks`` count blocks of b pixels.
+    """
+
+    window_rows: int
+    store_rows: int
+    col_rows: int
+    pool_rows: int
+    pool_col_rows: int
+    mask_words: int
+    argmax_words: int
+    dy_blocks: int = 2
+    y_blocks: int = 2
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage with its folding, tile size and buffer depths."""
+
+    stage: Stage
+    folding: Folding
+    tile: tuple[int, int]
+    depths: Depths
+
+    @property
+    def fold(self) -> Fold:
+        """Derived sizes (Pk, Fk, Fn, words a pixel, ...)."""
+        return Fold(self.stage, self.folding)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the schedule model says: cycles between samples within a batch, and of a whole batch, drain included.
+
+    ``occupancy`` is useful multiply-accumulates / (multipliers × cycles_per_sample) in steady state; ``bottleneck``
+    names the stage (and pass or stream) that sets the pace; ``latency`` is the cycles from a sample's first beat
+    to its result.
+    """
+
+    cycles_per_sample: float
+    cycles_per_batch: float
+    occupancy: float
+    bottleneck: str
+    latency: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network with all its choices. ``image_lanes`` is the width of the host's image stream in elements."""
+
+    network: Network
+    stages: tuple[StagePlan, ...]
+    image_lanes: int
+    prediction: Prediction
+
+    @property
+    def multipliers(self) -> int:
+        """Multipliers of all arrays."""
+        return sum(stage.fold.multipliers for stage in self.stages)
