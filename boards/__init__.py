@@ -1,0 +1,3 @@
+"""Board descriptions, one TOML file a board (installs as hwgen.boards)."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Back ends: a planned graph becomes a set of files."""
+
+__all__: list[str] = []

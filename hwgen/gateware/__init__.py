@@ -1,0 +1,3 @@
+"""The hardware, as Amaranth components."""
+
+__all__: list[str] = []

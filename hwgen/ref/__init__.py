@@ -1,0 +1,3 @@
+"""The bit-exact numpy reference of everything the hardware computes."""
+
+__all__: list[str] = []
