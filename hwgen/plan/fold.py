@@ -89,6 +89,12 @@ class Fold:
         return self.stage.M * self.depth
 
     @property
+    def dx_in_order(self) -> bool:
+        """Backward chunks are the words of dX themselves, in order: no col2im is needed."""
+        window = self.stage.window
+        return window.positions == 1 and window.stride == (1, 1) and window.pads == (0, 0, 0, 0) and self.b == 1
+
+    @property
     def multipliers(self) -> int:
         """Multipliers of the array: one a PE and pass that exists."""
         passes = 1 + (self.stage.dx is not None) + (not self.stage.frozen)

@@ -53,8 +53,8 @@ GLOBAL: dict[str, Register] = {
     "cycles_high": Register(9, "r", "high word"),
     "snapshot": Register(10, "w", "any write copies all stage counters and the cycle counter, at one instant"),
     "space": Register(11, "rw", "memory behind `data`: stage·16 + space (SPACES)"),
-    "pointer": Register(12, "rw", "element number: for weights ((pe = i·Pn + j)·depth + address); for biases n"),
-    "data": Register(13, "rw", "the element; each access adds 1 to `pointer`"),
+    "pointer": Register(12, "rw", "pe << 16 | address; for weights pe = i·Pn + j, for biases pe = lane, address = word"),
+    "data": Register(13, "rw", "the element; each access steps `pointer`: next address, after the last one the next pe"),
 }
 
 SPACES: dict[str, int] = {"master": 0, "grad_low": 1, "grad_high": 2, "bias": 3, "bias_grad_low": 4, "bias_grad_high": 5}

@@ -1,0 +1,182 @@
+"""Biases of one layer: added to the forward sums, their gradient summed, updated in place."""
+
+from __future__ import annotations
+
+from amaranth import *
+from amaranth.hdl import MemoryData
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from .arithmetic import round_shift, saturate
+from .stream import lanes
+
+__all__ = ["Bias"]
+
+
+class Bias(wiring.Component):
+    """Pn lanes of ``words`` biases and of their gradient sums.
+
+    db[word] += dy for every pixel (ops with ``kf_first``); update: bias ← saturate(bias - round(rate·db / 2**shift)), the
+    product bit by bit, all lanes together: ``update_cycles`` in all. Model: hwgen.numeric.scaled_step.
+
+    Members: ``word``, ``word_enable`` → ``bias`` one cycle later, shifted left by ``align`` to the sums' binary point;
+    ``take`` with the op's flags and dy; ``start`` pulse → ``running`` until done; ``load_*`` host write (lane one-hot);
+    ``peek_*`` host read, two cycles after ``peek``; ``saturated``/``zeros``: lanes in this cycle.
+    """
+
+    def __init__(self, *, count, words, width, align, out_width, dy, grad, rate, shift, gradient, word_shape):
+        self.count, self.words, self.width, self.align, self.out_width = count, words, width, align, out_width
+        self.dy_width, self.grad, self.rate_width, self.shift, self.gradient = dy, grad, rate, shift, gradient
+        self.update_cycles = words * (rate + 4) + 1
+        members: dict[str, object] = {
+            "word": In(word_shape),
+            "word_enable": In(1),
+            "bias": Out(lanes(count, out_width)),
+            "load": In(count),
+            "load_word": In(word_shape),
+            "load_value": In(signed(width)),
+            "peek": In(1),
+            "peek_word": In(word_shape),
+            "peek_lane": In(range(max(2, count))),
+            "peek_bias": Out(signed(width)),
+        }
+        if gradient:
+            members |= {
+                "take": In(1),
+                "kf_first": In(1),
+                "visit_first": In(1),
+                "visit_last": In(1),
+                "op_word": In(word_shape),
+                "dy": In(lanes(count, dy)),
+                "rate": In(signed(rate)),
+                "start": In(1),
+                "running": Out(1),
+                "peek_grad": Out(signed(grad)),
+                "saturated": Out(range(count + 1)),
+                "zeros": Out(range(count + 1)),
+            }
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+        # The update's schedule: read, wait, rate bits from the top, round, write; for each word.
+        bit = Signal(range(self.rate_width))
+        word = Signal(range(max(2, self.words)))
+        read, step_bit, rounding, write = Signal(), Signal(), Signal(), Signal()
+        first_bit = Signal()
+        if self.gradient:
+            self._schedule(m, word, bit, read, step_bit, first_bit, rounding, write)
+        saturated, zeros, biases, grads = [], [], [], []
+        visit = self._visit(m) if self.gradient else None
+        for k in range(self.count):
+            memory = Memory(MemoryData(shape=signed(self.width), depth=max(2, self.words), init=[]))
+            m.submodules[f"bias_{k}"] = memory
+            writer, reader, keeper = memory.write_port(), memory.read_port(), memory.read_port()
+            updated = Signal(signed(self.width), name=f"updated_{k}")
+            m.d.comb += [
+                reader.en.eq(self.word_enable),
+                reader.addr.eq(self.word),
+                self.bias[k].eq(reader.data << self.align),
+                keeper.en.eq(read | self.peek),
+                keeper.addr.eq(Mux(self.peek, self.peek_word, word)),
+                writer.en.eq(write | self.load[k]),
+                writer.addr.eq(Mux(self.load[k], self.load_word, word)),
+                writer.data.eq(Mux(self.load[k], self.load_value, updated)),
+            ]
+            biases.append(keeper.data)
+            if not self.gradient:
+                continue
+            old = self._gradient(m, k, visit, read, word, write)
+            grads.append(old)
+            product = Signal(signed(self.grad + self.rate_width), name=f"product_{k}", reset_less=True)
+            step = Signal(signed(max(self.grad + self.rate_width - self.shift, 1) + 1), name=f"step_{k}", reset_less=True)
+            with m.If(step_bit):
+                m.d.sync += product.eq(Mux(first_bit, 0, product << 1) + Mux(self.rate.bit_select(bit, 1), old, 0))
+            with m.If(rounding):
+                m.d.sync += step.eq(round_shift(product, self.shift))
+            new, clipped = saturate(m, keeper.data - step, self.width, f"new_{k}")
+            m.d.comb += updated.eq(new)
+            saturated.append(write & clipped)
+            zeros.append(write & (old != 0) & (step == 0))
+        with m.Switch(self.peek_lane):
+            for k in range(self.count):
+                with m.Case(k):
+                    m.d.sync += self.peek_bias.eq(biases[k])
+                    if self.gradient:
+                        m.d.sync += self.peek_grad.eq(grads[k])
+        if self.gradient:
+            m.d.comb += [self.saturated.eq(sum(saturated)), self.zeros.eq(sum(zeros))]
+        return m
+
+    def _schedule(self, m, word, bit, read, step_bit, first_bit, rounding, write):
+        m.d.comb += self.running.eq(1)
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += self.running.eq(self.start)
+                m.d.sync += word.eq(0)
+                with m.If(self.start):
+                    m.next = "READ"
+            with m.State("READ"):
+                m.d.comb += read.eq(1)
+                m.d.sync += [bit.eq(self.rate_width - 1), first_bit.eq(1)]
+                m.next = "MULTIPLY"
+            with m.State("MULTIPLY"):
+                m.d.comb += step_bit.eq(1)
+                m.d.sync += [bit.eq(bit - 1), first_bit.eq(0)]
+                with m.If(bit == 0):
+                    m.next = "ROUND"
+            with m.State("ROUND"):
+                m.d.comb += rounding.eq(1)
+                m.next = "WRITE"
+            with m.State("WRITE"):
+                m.d.comb += write.eq(1)
+                m.d.sync += word.eq(word + 1)
+                m.next = "READ"
+                with m.If(word == self.words - 1):
+                    m.next = "IDLE"
+
+    def _visit(self, m):
+        """Flags of the op taken one and two cycles ago, and its dy one cycle ago."""
+        take = self.take & self.kf_first
+        valid1, valid2 = Signal(name="valid_1"), Signal(name="valid_2")
+        first1, last1, last2 = Signal(), Signal(name="last_1"), Signal(name="last_2")
+        word1, word2 = Signal.like(self.op_word, name="word_1"), Signal.like(self.op_word, name="word_2")
+        dy1 = Signal(lanes(self.count, self.dy_width), reset_less=True)
+        m.d.sync += [
+            valid1.eq(take),
+            valid2.eq(valid1),
+            first1.eq(self.visit_first),
+            last1.eq(self.visit_last),
+            last2.eq(last1),
+            word1.eq(self.op_word),
+            word2.eq(word1),
+            dy1.eq(self.dy),
+        ]
+        return take, valid1, first1, dy1, valid2 & last2, word2
+
+    def _gradient(self, m, k, visit, read, word, write):
+        """db of lane k: as dW in a PE, a sum register over a visit and a memory between visits."""
+        take, valid1, first1, dy1, store, word2 = visit
+        total = Signal(signed(self.grad), name=f"grad_sum_{k}", reset_less=True)
+        clear = write | self.load[k]
+        if self.words == 1:
+            with m.If(valid1):
+                m.d.sync += total.eq(total + dy1[k])
+            with m.If(clear):
+                m.d.sync += total.eq(0)
+            return total
+        memory = Memory(MemoryData(shape=signed(self.grad), depth=self.words, init=[]))
+        m.submodules[f"grad_{k}"] = memory
+        writer = memory.write_port()
+        reader = memory.read_port(transparent_for=[writer] if self.words == 2 else [])
+        with m.If(valid1):
+            m.d.sync += total.eq(Mux(first1, reader.data, total) + dy1[k])
+        m.d.comb += [
+            writer.en.eq(store | clear),
+            writer.addr.eq(Mux(self.load[k], self.load_word, Mux(write, word, word2))),
+            writer.data.eq(Mux(clear, 0, total)),
+            reader.en.eq((take & self.visit_first) | read | self.peek),
+            reader.addr.eq(Mux(self.peek, self.peek_word, Mux(read, word, self.op_word))),
+        ]
+        return reader.data

@@ -1,0 +1,32 @@
+"""A component that stands in the design as an instance of a Verilog module emitted elsewhere."""
+
+from __future__ import annotations
+
+from amaranth import *
+from amaranth.hdl import Instance
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+__all__ = ["Emitted"]
+
+
+class Emitted(wiring.Component):
+    """Has the ports of ``component`` and is an instance of Verilog module ``module``.
+
+    Amaranth elaborates and emits every submodule anew; this lets equal engines and tiles be emitted once. It cannot
+    run in Amaranth's own simulator.
+    """
+
+    def __init__(self, component: wiring.Component, module: str):
+        self.module = module
+        component._MustUse__silence = True  # it lends its signature only and is never elaborated here
+        super().__init__(component.signature)
+
+    def elaborate(self, platform):
+        m = Module()
+        ports: dict[str, object] = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
+        for path, member, value in self.signature.flatten(self):
+            side = "i" if member.flow is In else "o"
+            ports[f"{side}_{'__'.join(map(str, path))}"] = Value.cast(value)
+        m.submodules.emitted = Instance(self.module, **ports)
+        return m

@@ -1,0 +1,320 @@
+"""One layer in hardware: forward chain, backward chain, the array between them, its update and its counters."""
+
+from __future__ import annotations
+
+from amaranth import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..ir.stage import Network
+from ..plan.plan import StagePlan
+from ..plan.registers import SPACES, STAGE_COUNTERS
+from .array import Array, settle_cycles
+from .bias import Bias
+from .chains import BackwardChain, ForwardChain
+from .counters import Counters
+from .passes import BackwardPass, ForwardPass
+from .stream import Fork, lanes
+from .tile import ArrayShape, control_layout
+from .update import Updater
+from .window import Window
+
+__all__ = ["HOST_LAYOUT", "StageEngine", "array_offsets", "array_shape"]
+
+HOST_LAYOUT = data.StructLayout(
+    {"load": 1, "peek": 1, "space": 3, "pe": 16, "address": 16, "value": signed(32)},
+)
+"""The host's access to a stage's memories: load or peek one element; for a bias, pe is the lane and address the word."""
+
+
+def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
+    """Widths and passes of a stage's PEs."""
+    stage, update = plan.stage, network.update
+    return ArrayShape(
+        depth=plan.fold.depth,
+        x=stage.x.width,
+        w=stage.w.width,
+        dy=stage.dy.width,
+        master=stage.master.width,
+        grad=stage.grad_bits(update.batch),
+        psum=stage.psum_bits,
+        back=stage.back_bits,
+        rate=update.lr.width,
+        shift=stage.update_shift(update.lr),
+        backward=stage.dx is not None,
+        gradient=not stage.frozen,
+        stochastic=update.rounding == "stochastic" and not stage.frozen,
+    )
+
+
+def array_offsets(plan: StagePlan) -> tuple[tuple[int, ...], ...]:
+    """Logical weight index of PE (i, j) relative to PE (0, 0), at any address."""
+    stage, fold = plan.stage, plan.fold
+    pc = fold.folding.pc
+    rows = [((i // pc) * stage.cin + i % pc) * stage.out_channels for i in range(fold.pk)]
+    return tuple(tuple(row + j for j in range(fold.pn)) for row in rows)
+
+
+class StageEngine(wiring.Component):
+    """A :class:`hwgen.ir.stage.Stage` under a plan.
+
+    Model: hwgen.ref.executor. Forward and backward each take ``fold.cycles`` a sample; see docs/gateware.md for the
+    blocks. ``x`` and ``dy`` wait for room only; ``x`` also for the version rule.
+
+    Members: streams ``x``, ``y``, ``dy``, ``dx`` (words of the layouts in docs/gateware.md; dy where anything goes back, dx
+    where backward data exists); settings ``train``, ``hold``, ``batch``, ``rate``, ``seed``; ``host`` and ``peeked`` (64 bits, ``peek_delay``
+    cycles after ``host.peek``); ``held``, ``quiet``; ``snapshot``, ``counter_select``, ``counter``; ``probe_dy``: the masked errors on
+    their way into the array; ``channel_valid``, ``channel_ready``: one bit for every name in ``channels``.
+    """
+
+    def __init__(self, network: Network, plan: StagePlan, tile_name: str | None = None):
+        self.network, self.plan = network, plan
+        stage, fold = plan.stage, plan.fold
+        self.shape = array_shape(network, plan)
+        self.tile_name = tile_name
+        self.backs = self.shape.backward or self.shape.gradient
+        self.peek_delay = settle_cycles(plan.tile[1]) + 4
+        channels = ["x", "window", "sums", "y"]
+        channels += ["dy", "errors"] if self.backs else []
+        channels += ["store"] if self.shape.gradient else []
+        channels += ["back", "dx"] if self.shape.backward else []
+        self.channels = tuple(f"{stage.name}.{name}" for name in channels)
+        members: dict[str, object] = {
+            "x": In(stream.Signature(lanes(fold.folding.pc, stage.x.width))),
+            "y": Out(stream.Signature(lanes(fold.pn, stage.y.width))),
+            "train": In(1),
+            "hold": In(1),
+            "batch": In(range(network.update.batch + 1)),
+            "rate": In(signed(network.update.lr.width)),
+            "seed": In(32),
+            "host": In(HOST_LAYOUT),
+            "peeked": Out(signed(64)),
+            "held": Out(1, init=1),
+            "quiet": Out(1, init=1),
+            "snapshot": In(1),
+            "counter_select": In(range(len(STAGE_COUNTERS))),
+            "counter": Out(32),
+            "channel_valid": Out(len(channels)),
+            "channel_ready": Out(len(channels)),
+        }
+        if self.backs:
+            members["dy"] = In(stream.Signature(lanes(fold.pn, stage.dy.width)))
+            probe = {"valid": Out(1), "ready": Out(1), "payload": Out(lanes(fold.pn, stage.dy.width))}
+            members["probe_dy"] = Out(wiring.Signature(probe))
+        if self.shape.backward:
+            members["dx"] = Out(stream.Signature(lanes(fold.folding.pc, stage.dx.width)))
+        super().__init__(members)
+
+    def elaborate(self, platform):
+        m = Module()
+        stage, fold, depths = self.plan.stage, self.plan.fold, self.plan.depths
+        array = Array(self.shape, fold.pk, fold.pn, self.plan.tile, array_offsets(self.plan), self.tile_name)
+        m.submodules.array = array
+        m.submodules.counters = counters = Counters(STAGE_COUNTERS)
+        m.d.comb += [
+            counters.snapshot.eq(self.snapshot),
+            counters.select.eq(self.counter_select),
+            self.counter.eq(counters.value),
+        ]
+
+        window = Window(fold.geometry, stage.x.width, depths.window_rows, "forward")
+        m.submodules.window = window
+        forward = ForwardPass(window.op_layout, array, stage.acc_bits, fold.b)
+        m.submodules.forward = forward
+        m.submodules.after = after = ForwardChain(self.plan)
+        wiring.connect(m, window.o, forward.i)
+        wiring.connect(m, forward.o, after.i)
+        wiring.connect(m, after.y, wiring.flipped(self.y))
+        for name in ("f_load", "f_address", "f_x"):
+            m.d.comb += getattr(array, name).eq(getattr(forward, name))
+        m.d.comb += [forward.f_sum.eq(array.f_sum), after.train.eq(self.train), window.allow.eq(1)]
+        counters.add("forward_ops", forward.busy)
+        counters.add("forward_blocked", forward.blocked)
+        counters.add("forward_starved", forward.starved)
+        counters.add("y_saturated", after.saturated)
+        counters.follow("window_high", window.high)
+        counters.follow("pool_high", after.pool_high)
+        watched = {"x": self.x, "window": window.o, "sums": forward.o, "y": self.y}
+
+        x_sources = [window.i]
+        bias = self._bias(m, forward)
+        self._host(m, array, bias)
+        if self.backs:
+            watched |= self._backward(m, array, counters, window, forward, after, bias, x_sources)
+        else:
+            m.d.comb += [array.b_control.peek.eq(self.host.peek), array.b_control.address.eq(self.host.address)]
+        self._fork_x(m, x_sources)
+        for bit, name in enumerate(self.channels):
+            port = watched[name.rsplit(".", 1)[1]]
+            m.d.comb += [self.channel_valid[bit].eq(port.valid), self.channel_ready[bit].eq(port.ready)]
+        return m
+
+    def _bias(self, m, forward):
+        stage, fold, update = self.plan.stage, self.plan.fold, self.network.update
+        if stage.bias is None:
+            m.d.comb += forward.bias.eq(0)
+            return None
+        bias = Bias(
+            count=fold.pn,
+            words=fold.y_words,
+            width=stage.bias.width,
+            align=stage.acc_frac - stage.bias.frac,
+            out_width=stage.acc_bits,
+            dy=stage.dy.width,
+            grad=stage.bias_grad_bits(update.batch),
+            rate=update.lr.width,
+            shift=stage.bias_update_shift(update.lr),
+            gradient=self.shape.gradient,
+            word_shape=forward.word.shape(),
+        )
+        m.submodules.bias = bias
+        m.d.comb += [
+            bias.word.eq(forward.word),
+            bias.word_enable.eq(forward.word_enable),
+            forward.bias.eq(bias.bias),
+        ]
+        return bias
+
+    def _host(self, m, array, bias):
+        """Loads and peeks; the peek of a weight travels through the array as an op (see _backward)."""
+        host = self.host
+        weight = host.space <= SPACES["grad_high"]
+        high = (host.space == SPACES["grad_high"]) | (host.space == SPACES["bias_grad_high"])
+        grad = Signal(signed(64))
+        m.d.comb += [
+            array.load.eq(host.load & (host.space == SPACES["master"])),
+            array.load_select.eq(host.pe),
+            array.load_address.eq(host.address),
+            array.load_value.eq(host.value),
+            array.peek_select.eq(host.pe),
+            array.rate.eq(self.rate),
+        ]
+        if self.shape.gradient:
+            m.d.comb += grad.eq(array.peek_grad)
+        if bias is not None:
+            m.d.comb += [
+                bias.load.eq(Mux(host.load & (host.space == SPACES["bias"]), 1 << host.pe[: len(bias.peek_lane)], 0)),
+                bias.load_word.eq(host.address),
+                bias.load_value.eq(host.value),
+                bias.peek.eq(host.peek & ~weight),
+                bias.peek_word.eq(host.address),
+                bias.peek_lane.eq(host.pe),
+            ]
+            if self.shape.gradient:
+                with m.If(~weight):
+                    m.d.comb += grad.eq(bias.peek_grad)
+        with m.If(host.space == SPACES["master"]):
+            m.d.comb += self.peeked.eq(array.peek_master)
+        with m.Elif(host.space == SPACES["bias"]):
+            m.d.comb += self.peeked.eq(bias.peek_bias if bias is not None else 0)
+        with m.Else():
+            m.d.comb += self.peeked.eq(Mux(high, grad >> 32, grad))
+
+    def _backward(self, m, array, counters, window, forward, after, bias, x_sources):
+        stage, fold, depths, shape = self.plan.stage, self.plan.fold, self.plan.depths, self.shape
+        m.submodules.before = before = BackwardChain(self.plan)
+        m.d.comb += before.train.eq(self.train)
+        wiring.connect(m, wiring.flipped(self.dy), before.dy)
+        if stage.relu:
+            wiring.connect(m, after.mask, before.mask)
+        if stage.pool is not None:
+            wiring.connect(m, after.argmax, before.argmax)
+        store = None
+        if shape.gradient:
+            store = Window(fold.geometry, stage.x.width, depths.store_rows, "backward")
+            m.submodules.store = store
+            m.d.comb += store.allow.eq(1)
+            x_sources.append(store.i)
+        backward = BackwardPass(before.errors.payload.shape(), store.op_layout if store else None, array, fold.b)
+        m.submodules.backward = backward
+        wiring.connect(m, before.errors, backward.dy)
+        if store is not None:
+            wiring.connect(m, store.o, backward.x)
+            m.d.comb += array.b_x.eq(backward.b_x)
+            counters.follow("store_high", store.high)
+        m.d.comb += [array.b_control.eq(backward.b_control), array.b_dy.eq(backward.b_dy)]
+        watched = {"dy": self.dy, "errors": before.errors}
+        if store is not None:
+            watched["store"] = store.o
+        if shape.backward:
+            wiring.connect(m, backward.o, before.back)
+            wiring.connect(m, before.dx, wiring.flipped(self.dx))
+            m.d.comb += backward.b_sum.eq(array.b_sum)
+            counters.add("dx_saturated", before.dx_saturated)
+            counters.add("backward_ops", backward.busy)
+            counters.follow("col_high", before.col_high)
+            watched |= {"back": backward.o, "dx": self.dx}
+        m.d.comb += [
+            self.probe_dy.valid.eq(before.masked.valid),
+            self.probe_dy.ready.eq(before.masked.ready),
+            self.probe_dy.payload.eq(before.masked.payload),
+        ]
+        counters.add("backward_blocked", backward.blocked)
+        counters.add("backward_starved", backward.starved)
+        counters.add("dy_saturated", before.dy_saturated)
+        counters.follow("pool_col_high", before.pool_col_high)
+        counters.follow("mask_high", before.mask_high)
+        counters.follow("argmax_high", before.argmax_high)
+
+        peek = Signal(control_layout(shape))
+        m.d.comb += [peek.peek.eq(self.host.peek), peek.address.eq(self.host.address)]
+        if not shape.gradient:
+            m.d.comb += backward.inject.eq(peek)
+            return watched
+        counters.add("gradient_ops", backward.busy)
+        self._update(m, array, counters, window, backward, bias, peek)
+        return watched
+
+    def _update(self, m, array, counters, window, backward, bias, peek):
+        shape = self.shape
+        updater = Updater(self.plan.fold, shape, array.settle + 4, self.network.update.batch)
+        m.submodules.updater = updater
+        m.d.comb += [
+            updater.batch.eq(self.batch),
+            updater.train.eq(self.train),
+            updater.hold.eq(self.hold),
+            updater.seed.eq(self.seed),
+            updater.started.eq(window.started),
+            updater.sample_done.eq(backward.done),
+            window.allow.eq(updater.allow),
+            backward.pause.eq(updater.pause),
+            backward.inject.eq(Mux(updater.updating, updater.control, peek)),
+            self.held.eq(updater.held),
+            self.quiet.eq(updater.quiet),
+            array.key.eq(updater.key),
+        ]
+        bias_saturated: Value = Const(0)
+        bias_zeros: Value = Const(0)
+        if bias is not None:
+            flags = backward.dy.payload.flags
+            m.d.comb += [
+                bias.take.eq(backward.taken),
+                bias.kf_first.eq(flags.kf_first),
+                bias.visit_first.eq(flags.visit_first),
+                bias.visit_last.eq(flags.visit_last),
+                bias.op_word.eq(flags.word),
+                bias.dy.eq(backward.dy.payload.dy),
+                bias.rate.eq(self.rate),
+                bias.start.eq(updater.bias_start),
+                updater.bias_running.eq(bias.running),
+            ]
+            bias_saturated, bias_zeros = bias.saturated, bias.zeros
+        counters.add("update_cycles", updater.updating)
+        counters.add("master_saturated", array.saturated)
+        counters.add("bias_saturated", bias_saturated)
+        counters.add("zero_updates", array.zeros + bias_zeros)
+        counters.follow("updates", updater.count)
+
+    def _fork_x(self, m, targets):
+        """x goes to the window, and in training to the store."""
+        if len(targets) == 1:
+            wiring.connect(m, wiring.flipped(self.x), targets[0])
+            return
+        m.submodules.fork = fork = Fork(self.x.payload.shape(), 2)
+        wiring.connect(m, wiring.flipped(self.x), fork.i)
+        wiring.connect(m, fork.o[0], targets[0])
+        m.d.comb += [
+            targets[1].payload.eq(fork.o[1].payload),
+            targets[1].valid.eq(fork.o[1].valid & self.train),
+            fork.o[1].ready.eq(targets[1].ready | ~self.train),
+        ]

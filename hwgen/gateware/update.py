@@ -1,0 +1,136 @@
+"""When a stage updates: counts samples against the batch, waits for the sums, walks all weight words."""
+
+from __future__ import annotations
+
+from amaranth import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..plan.fold import Fold
+from .arithmetic import mix32
+from .tile import ArrayShape, control_layout
+
+__all__ = ["Updater"]
+
+
+class Updater(wiring.Component):
+    """The version rule "sync" of one stage: forward and backward of sample s use version floor(s / batch).
+
+    ``allow`` keeps the forward pass from starting a sample of a version that does not exist yet. After the last gradient
+    of a batch (``sample_done``) and ``settle`` cycles it waits while ``hold``, then injects ``chunks`` pieces for every weight
+    word, starts the bias update, and waits until both have landed. An update takes ``cycles`` in all, hold excluded.
+
+    Members: ``batch``, ``train``, ``hold``, ``seed`` settings; ``started`` (a forward pass took a sample's first op), ``sample_done``;
+    ``control`` to the array; ``pause`` (no backward op may enter), ``held``, ``updating``, ``count`` (versions), ``key`` of the
+    counter hash for this version; ``quiet``: no sample of this stage is under way.
+    """
+
+    def __init__(self, fold: Fold, shape: ArrayShape, settle: int, max_batch: int):
+        self.fold, self.shape, self.settle, self.max_batch = fold, shape, settle, max_batch
+        self.cycles = 2 * settle + shape.chunks * fold.depth + 3
+        super().__init__(
+            {
+                "batch": In(range(max_batch + 1)),
+                "train": In(1),
+                "hold": In(1),
+                "seed": In(32),
+                "started": In(1),
+                "sample_done": In(1),
+                "bias_running": In(1),
+                "bias_start": Out(1),
+                "allow": Out(1),
+                "pause": Out(1),
+                "held": Out(1),
+                "updating": Out(1),
+                "quiet": Out(1),
+                "count": Out(32),
+                "key": Out(32),
+                "control": Out(control_layout(shape)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        started = Signal(range(self.max_batch + 1))
+        done = Signal(range(self.max_batch + 1))
+        finish = Signal()
+        with m.If(self.train):
+            m.d.sync += [started.eq(started + self.started), done.eq(done + self.sample_done)]
+            with m.If(finish):
+                m.d.sync += [started.eq(0), done.eq(0), self.count.eq(self.count + 1)]
+        m.d.comb += [self.allow.eq(~self.train | (started < self.batch)), self.quiet.eq((started == done) & ~self.pause)]
+
+        wait = Signal(range(self.settle + 2))
+        piece = Signal(range(max(2, self.shape.chunks)))
+        word = Signal(range(max(2, self.fold.depth)))
+        last_piece, last_word = piece == 0, word == self.fold.depth - 1
+        control = self.control
+        with m.FSM() as fsm:
+            with m.State("COUNT"):
+                m.d.sync += wait.eq(0)
+                with m.If(self.train & (done == self.batch)):
+                    m.next = "SETTLE"
+            with m.State("SETTLE"):
+                m.d.sync += [wait.eq(wait + 1), word.eq(0), piece.eq(self.shape.chunks - 1)]
+                with m.If(wait == self.settle):
+                    m.next = "HOLD"
+            with m.State("HOLD"):
+                m.d.comb += self.held.eq(1)
+                m.d.sync += wait.eq(0)
+                with m.If(~self.hold):
+                    m.d.comb += self.bias_start.eq(1)
+                    m.next = "WALK"
+            with m.State("WALK"):
+                m.d.comb += [
+                    self.updating.eq(1),
+                    control.update.eq(1),
+                    control.address.eq(word),
+                    control.chunk.eq(piece),
+                    control.first.eq(piece == self.shape.chunks - 1),
+                    control.last.eq(last_piece),
+                ]
+                m.d.sync += piece.eq(piece - 1)
+                with m.If(last_piece):
+                    m.d.sync += [piece.eq(self.shape.chunks - 1), word.eq(word + 1)]
+                    with m.If(last_word):
+                        m.next = "LAND"
+            with m.State("LAND"):
+                m.d.comb += self.updating.eq(1)
+                with m.If(wait != self.settle):
+                    m.d.sync += wait.eq(wait + 1)
+                with m.Elif(~self.bias_running):
+                    m.d.comb += finish.eq(1)
+                    m.next = "COUNT"
+        m.d.comb += self.pause.eq(~fsm.ongoing("COUNT") | (self.train & (done == self.batch)))
+
+        if self.shape.stochastic:
+            self._stochastic(m, fsm.ongoing("WALK") & last_piece)
+        return m
+
+    def _stochastic(self, m, advance):
+        """The hash key of (seed, stage, version), and the walk of logical indices beside the addresses."""
+        fold, stage = self.fold, self.fold.stage
+        seeded, named = Signal(32), Signal(32)
+        m.d.sync += [
+            seeded.eq(mix32(self.seed)),
+            named.eq(mix32((seeded + stage.index)[:32])),
+            self.key.eq(mix32((named + self.count)[:32])),
+        ]
+        outputs = stage.out_channels
+        loops = (
+            ("channel_group", fold.cgs, fold.folding.pc * outputs),
+            ("position_group", fold.pgs, fold.folding.u * stage.cin * outputs),
+            ("fold_n", fold.fn, fold.pn),
+            ("group", stage.groups, stage.N),
+        )
+        total: Value = Const(0, 32)
+        carry = advance
+        for name, count, step in loops:
+            counter = Signal(range(max(2, count)), name=name)
+            offset = Signal(32, name=f"{name}_offset")
+            total = (total + offset)[:32]
+            wrap = counter == count - 1
+            with m.If(carry):
+                m.d.sync += [counter.eq(Mux(wrap, 0, counter + 1)), offset.eq(Mux(wrap, 0, offset + step))]
+            carry = carry & wrap
+        m.d.comb += self.control.base.eq(total)
