@@ -1,0 +1,230 @@
+"""The array against integers: forward, backward, gradient and update, for odd sizes, tiles and visits."""
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+
+from hwgen.gateware.array import Array
+from hwgen.gateware.tile import ArrayShape
+from hwgen.numeric import hash_words, saturate, scaled_step
+
+
+def make_shape(depth, *, backward=True, gradient=True, stochastic=False, grad=22, shift=5, widths=(6, 5, 7), master=12):
+    x, w, dy = widths
+    return ArrayShape(
+        depth=depth, x=x, w=w, dy=dy, master=master, grad=grad, psum=x + w + 4, back=dy + w + 4, rate=6, shift=shift,
+        backward=backward, gradient=gradient, stochastic=stochastic,
+    )  # fmt: skip
+
+
+class Bench:
+    """Drives an Array cycle by cycle and keeps a model of its memories."""
+
+    def __init__(self, shape, pk, pn, tile, seed):
+        self.rng = np.random.default_rng(seed)
+        self.shape, self.pk, self.pn = shape, pk, pn
+        self.offsets = tuple(tuple(i * 131 + j for j in range(pn)) for i in range(pk))
+        self.array = Array(shape, pk, pn, tile, self.offsets)
+        self.master = self.ints(shape.master, (pk, pn, shape.depth))
+        self.dw = np.zeros_like(self.master)
+        self.rate, self.key, self.checked = int(self.rng.integers(0, 32)), 0, 0
+        self.saturated = self.zeros = 0
+
+    def ints(self, width, size):
+        low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
+        values = self.rng.integers(low, high + 1, size)
+        extreme = self.rng.random(size)
+        return np.where(extreme < 0.1, low, np.where(extreme > 0.9, high, values)).astype(np.int64)
+
+    @property
+    def weight(self):
+        return self.master >> (self.shape.master - self.shape.w)
+
+    def run(self, body):
+        simulator = Simulator(self.array)
+        simulator.add_clock(1e-6)
+        simulator.add_testbench(body)
+        simulator.run()
+        assert self.checked > 0
+
+    async def load(self, ctx):
+        a = self.array
+        for (i, j, address), value in np.ndenumerate(self.master):
+            ctx.set(a.load, 1)
+            ctx.set(a.load_select, i * self.pn + j)
+            ctx.set(a.load_address, address)
+            ctx.set(a.load_value, int(value))
+            await ctx.tick()
+        ctx.set(a.load, 0)
+        await ctx.tick().repeat(self.array.settle)
+
+    async def visits(self, ctx, visits):
+        """Visits [(address, pixels)], with bubbles; forward and backward at once; sums checked at their latency."""
+        a, shape, rng = self.array, self.shape, self.rng
+        expected_f, expected_b, cycle = {}, {}, 0
+        ops = [(address, k == 0, k == n - 1) for address, n in visits for k in range(n)]
+        while ops or cycle <= max([*expected_f, *expected_b, 0]):
+            bubble = rng.random() < 0.2 or not ops
+            ctx.set(a.f_load, 0)
+            ctx.set(a.b_control, {})
+            if not bubble:
+                address, first, last = ops.pop(0)
+                x, xs, dy = self.ints(shape.x, self.pk), self.ints(shape.x, self.pk), self.ints(shape.dy, self.pn)
+                ctx.set(a.f_load, int(first))
+                ctx.set(a.f_address, address)
+                ctx.set(a.f_x, x.tolist())
+                ctx.set(a.b_x, xs.tolist())
+                ctx.set(a.b_dy, dy.tolist())
+                ctx.set(a.b_control, {"op": 1, "first": int(first), "last": int(last), "address": address})
+                expected_f[cycle + a.forward_latency] = x @ self.weight[:, :, address]
+                expected_b[cycle + a.backward_latency] = self.weight[:, :, address] @ dy
+                self.dw[:, :, address] += np.outer(xs, dy)
+            if cycle in expected_f:
+                assert [ctx.get(a.f_sum[j]) for j in range(self.pn)] == expected_f[cycle].tolist()
+                self.checked += 1
+            if shape.backward and cycle in expected_b:
+                assert [ctx.get(a.b_sum[i]) for i in range(self.pk)] == expected_b[cycle].tolist()
+                self.checked += 1
+            await ctx.tick()
+            cycle += 1
+        await ctx.tick().repeat(a.settle)
+
+    async def update(self, ctx):
+        a, shape = self.array, self.shape
+        ctx.set(a.rate, self.rate)
+        ctx.set(a.key, self.key)
+        saturated = zeros = 0
+        await ctx.tick()
+        total = shape.depth * shape.chunks
+        for cycle in range(total + a.settle + 3):
+            word, piece = divmod(cycle, shape.chunks)
+            if cycle < total:
+                control = {"update": 1, "address": word, "chunk": shape.chunks - 1 - piece}
+                control |= {"first": int(piece == 0), "last": int(piece == shape.chunks - 1)}
+                if shape.stochastic:
+                    control["base"] = word * 7919
+                ctx.set(a.b_control, control)
+            else:
+                ctx.set(a.b_control, {})
+            await ctx.tick()
+            saturated += ctx.get(a.saturated)
+            zeros += ctx.get(a.zeros)
+        index = np.array(self.offsets)[:, :, None] + np.arange(shape.depth) * 7919
+        random = None
+        if shape.stochastic:
+            # the array is given the finished key, so undo hash_words' key rounds by hashing from key alone
+            bits = np.asarray(_bits(self.key, index))
+            random = bits >> (32 - shape.shift)
+        step = scaled_step(self.dw, self.rate, shape.shift, random)
+        self.master, clipped = saturate(self.master - step, shape.master)
+        assert saturated == clipped
+        assert zeros == np.count_nonzero((self.dw != 0) & (step == 0))
+        self.saturated, self.zeros = self.saturated + saturated, self.zeros + zeros
+        self.dw[:] = 0
+
+    async def peek(self, ctx):
+        a = self.array
+        for i, j, address in np.ndindex(self.master.shape):
+            ctx.set(a.peek_select, i * self.pn + j)
+            ctx.set(a.b_control, {"peek": 1, "address": address})
+            await ctx.tick()
+            ctx.set(a.b_control, {})
+            await ctx.tick().repeat(a.settle + 2)
+            assert ctx.get(a.peek_master) == self.master[i, j, address]
+            if self.shape.gradient:
+                assert ctx.get(a.peek_grad) == self.dw[i, j, address]
+            self.checked += 1
+
+
+def _bits(key, index):
+    from hwgen.numeric import mix32
+
+    return mix32(mix32((key + index) & 0xFFFFFFFF))
+
+
+@pytest.mark.parametrize(
+    ("pk", "pn", "tile", "depth", "pixels"),
+    [
+        (1, 1, (1, 1), 1, (1, 3)),
+        (1, 1, (1, 1), 2, (1, 1)),
+        (2, 3, (2, 3), 1, (1, 1)),
+        (3, 2, (1, 2), 2, (1, 2)),
+        (4, 4, (2, 2), 3, (1, 1)),
+        (7, 3, (7, 1), 2, (1, 4)),
+        (6, 5, (2, 5), 5, (3, 3)),
+        (5, 6, (1, 3), 4, (1, 7)),
+    ],
+)
+def test_three_passes_and_update(pk, pn, tile, depth, pixels):
+    bench = Bench(make_shape(depth), pk, pn, tile, seed=pk * 100 + depth)
+
+    async def body(ctx):
+        await bench.load(ctx)
+        for _ in range(3):
+            visits = [(k % depth, int(bench.rng.integers(pixels[0], pixels[1] + 1))) for k in range(4 * depth)]
+            await bench.visits(ctx, visits)
+            await bench.peek(ctx)
+            await bench.update(ctx)
+        await bench.peek(ctx)
+
+    bench.run(body)
+
+
+@pytest.mark.parametrize("grad", [17, 18, 19, 34, 35, 36, 52])
+@pytest.mark.parametrize("shift", [0, 1, 9, 40, 60])
+def test_update_of_wide_sums(grad, shift):
+    """dW of any width, loaded through extreme products, at every number of pieces and shift."""
+    bench = Bench(make_shape(3, grad=grad, shift=shift, widths=(8, 8, 8)), 2, 2, (2, 1), seed=grad + shift)
+
+    async def body(ctx):
+        await bench.load(ctx)
+        for _ in range(2):
+            await bench.visits(ctx, [(k % 3, 2) for k in range(12)])
+            await bench.update(ctx)
+            await bench.peek(ctx)
+
+    bench.run(body)
+
+
+def test_counts_saturation_and_zero_updates():
+    bench = Bench(make_shape(4, shift=9, master=8, grad=24), 3, 3, (3, 3), seed=5)
+    bench.rate = 3
+
+    async def body(ctx):
+        await bench.load(ctx)
+        for _ in range(4):
+            await bench.visits(ctx, [(k % 4, 2) for k in range(8)])
+            await bench.update(ctx)
+
+    bench.run(body)
+    assert bench.saturated > 0 and bench.zeros > 0
+
+
+def test_stochastic_rounding_follows_the_hash():
+    bench = Bench(make_shape(4, shift=8, stochastic=True), 4, 2, (2, 1), seed=9)
+    key = hash_words(1, 2, 3, 0)
+    bench.key = int(key)  # any 32 bits
+
+    async def body(ctx):
+        await bench.load(ctx)
+        for _ in range(2):
+            await bench.visits(ctx, [(k % 4, 2) for k in range(8)])
+            await bench.update(ctx)
+            await bench.peek(ctx)
+
+    bench.run(body)
+
+
+@pytest.mark.parametrize(("backward", "gradient"), [(False, True), (True, False), (False, False)])
+def test_missing_passes(backward, gradient):
+    bench = Bench(make_shape(3, backward=backward, gradient=gradient), 3, 2, (3, 2), seed=1)
+    bench.dw = bench.dw if gradient else np.zeros_like(bench.dw)
+
+    async def body(ctx):
+        await bench.load(ctx)
+        await bench.visits(ctx, [(k % 3, 2) for k in range(6)])
+        if gradient:
+            await bench.update(ctx)
+        await bench.peek(ctx)
+
+    bench.run(body)
