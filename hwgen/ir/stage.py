@@ -11,7 +11,21 @@ from dataclasses import dataclass
 from ..numeric import Q, bits_for_sum, product_bits
 from .window import Window2d
 
-__all__ = ["Loss", "Network", "Stage", "Update"]
+__all__ = ["Loss", "Network", "Stage", "Update", "Wish"]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asks of a layer's folding, beside ``Stage.array``; None leaves the choice to the planner.
+
+    ``u`` kernel positions and ``pc`` channels of a chunk, ``pn`` columns, ``b`` pixels in a block. An illegal wish is
+    an error that lists the legal values; it is never replaced silently.
+    """
+
+    u: int | None = None
+    pc: int | None = None
+    pn: int | None = None
+    b: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,7 @@ class Stage:
     pool: Window2d | None = None
     frozen: bool = False
     array: tuple[int, int] | None = None
+    wish: Wish = Wish()
 
     @property
     def M(self) -> int:
