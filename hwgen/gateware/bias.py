@@ -92,7 +92,7 @@ class Bias(wiring.Component):
             product = Signal(signed(self.grad + self.rate_width), name=f"product_{k}", reset_less=True)
             step = Signal(signed(max(self.grad + self.rate_width - self.shift, 1) + 1), name=f"step_{k}", reset_less=True)
             with m.If(step_bit):
-                m.d.sync += product.eq(Mux(first_bit, 0, product << 1) + Mux(self.rate.bit_select(bit, 1), old, 0))
+                m.d.sync += product.eq(Mux(first_bit, 0, (product << 1)[: len(product)]) + Mux(self.rate.bit_select(bit, 1), old, 0))
             with m.If(rounding):
                 m.d.sync += step.eq(round_shift(product, self.shift))
             new, clipped = saturate(m, keeper.data - step, self.width, f"new_{k}")

@@ -291,7 +291,7 @@ class Tile(wiring.Component):
         with m.If(phase[2].update):
             m.d.sync += some.eq(Mux(phase[2].first, 0, some) | piece.any())
         with m.If(phase[3].update):
-            m.d.sync += scaled.eq(Mux(phase[3].first, 0, scaled << CHUNK) + product)
+            m.d.sync += scaled.eq(Mux(phase[3].first, 0, (scaled << CHUNK)[: len(scaled)]) + product)
         with m.If(phase[4].update):
             random = self._random(phase[4], place) if shape.stochastic else None
             m.d.sync += step.eq(round_shift(scaled, shape.shift, random))
