@@ -1,5 +1,29 @@
-"""hwgen: a generator of FPGA hardware that trains neural networks."""
+"""hwgen: a generator of FPGA hardware that trains neural networks.
 
-__all__ = ["__version__"]
+from hwgen import Model, nn
+"""
+
+from __future__ import annotations
+
+import importlib
+
+__all__ = ["Dataset", "Formats", "Model", "Q", "__version__", "calibrate", "nn"]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Dataset": "hwgen.data",
+    "Formats": "hwgen.ir.formats",
+    "Model": "hwgen.frontend.dsl",
+    "Q": "hwgen.numeric",
+    "calibrate": "hwgen.frontend.calibrate",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what users name only when they name it, so that ``import hwgen`` costs nothing."""
+    if name == "nn":
+        return importlib.import_module("hwgen.frontend.nn")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'hwgen' has no attribute {name!r}")

@@ -29,7 +29,7 @@ class ForwardChain(wiring.Component):
     """Sums → requantise → raster order → ReLU → max-pool → y. Model: hwgen.ref.executor, forward.
 
     Members: ``i`` sums lanes(Pn, acc_bits) in order block, g, nf, m; ``y``; in training ``mask`` (Pn bits a word, raster order)
-    and ``argmax`` where they exist, behind their FIFOs' inputs; ``saturated`` lanes in this cycle; ``pool_high``.
+    and ``argmax`` where they exist, behind their FIFOs' inputs; ``saturated`` lanes so far; ``pool_high``.
     """
 
     def __init__(self, plan: StagePlan):
@@ -39,7 +39,7 @@ class ForwardChain(wiring.Component):
             "train": In(1),
             "i": In(stream.Signature(lanes(fold.pn, stage.acc_bits))),
             "y": Out(stream.Signature(lanes(fold.pn, stage.y.width))),
-            "saturated": Out(range(fold.pn + 1)),
+            "saturated": Out(32),
             "pool_high": Out(16),
         }
         if stage.relu:
@@ -83,7 +83,7 @@ class BackwardChain(wiring.Component):
 
     Model: hwgen.ref.executor, backward. Members: ``dy``; ``mask`` and ``argmax`` from the forward chain, kept here in FIFOs of the
     planned depth; ``errors`` ops for the backward pass; ``masked`` shows the stream into Replay; ``back`` chunks and ``dx``;
-    lanes saturated in this cycle; high-water marks.
+    lanes saturated so far; high-water marks.
     """
 
     def __init__(self, plan: StagePlan):
@@ -96,8 +96,8 @@ class BackwardChain(wiring.Component):
             "dy": In(stream.Signature(word)),
             "errors": Out(stream.Signature(self.replay.o.payload.shape())),
             "masked": Out(wiring.Signature({"valid": Out(1), "ready": Out(1), "payload": Out(word)})),
-            "dy_saturated": Out(range(fold.pn + 1)),
-            "dx_saturated": Out(range(fold.folding.pc + 1)),
+            "dy_saturated": Out(32),
+            "dx_saturated": Out(32),
             "pool_col_high": Out(16),
             "mask_high": Out(32),
             "argmax_high": Out(32),

@@ -131,7 +131,7 @@ class StageEngine(wiring.Component):
         counters.add("forward_ops", forward.busy)
         counters.add("forward_blocked", forward.blocked)
         counters.add("forward_starved", forward.starved)
-        counters.add("y_saturated", after.saturated)
+        counters.follow("y_saturated", after.saturated)
         counters.follow("window_high", window.high)
         counters.follow("pool_high", after.pool_high)
         watched = {"x": self.x, "window": window.o, "sums": forward.o, "y": self.y}
@@ -240,7 +240,7 @@ class StageEngine(wiring.Component):
             wiring.connect(m, backward.o, before.back)
             wiring.connect(m, before.dx, wiring.flipped(self.dx))
             m.d.comb += backward.b_sum.eq(array.b_sum)
-            counters.add("dx_saturated", before.dx_saturated)
+            counters.follow("dx_saturated", before.dx_saturated)
             counters.add("backward_ops", backward.busy)
             counters.follow("col_high", before.col_high)
             watched |= {"back": backward.o, "dx": self.dx}
@@ -251,7 +251,7 @@ class StageEngine(wiring.Component):
         ]
         counters.add("backward_blocked", backward.blocked)
         counters.add("backward_starved", backward.starved)
-        counters.add("dy_saturated", before.dy_saturated)
+        counters.follow("dy_saturated", before.dy_saturated)
         counters.follow("pool_col_high", before.pool_col_high)
         counters.follow("mask_high", before.mask_high)
         counters.follow("argmax_high", before.argmax_high)

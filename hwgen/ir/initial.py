@@ -33,29 +33,20 @@ class Parameters:
         """True if every integer is equal."""
         if not isinstance(other, Parameters) or len(self.weights) != len(other.weights):
             return NotImplemented if not isinstance(other, Parameters) else False
-        pairs = zip(
-            self.weights + self.biases, other.weights + other.biases, strict=True
-        )
-        return all(
-            (a is b) if a is None or b is None else np.array_equal(a, b)
-            for a, b in pairs
-        )
+        pairs = zip(self.weights + self.biases, other.weights + other.biases, strict=True)
+        return all((a is b) if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def draw(
-    seed: int, index: int, shape: tuple[int, int, int, int], bias: bool
-) -> tuple[Floats, Floats | None]:
+def draw(seed: int, index: int, shape: tuple[int, int, int, int], bias: bool) -> tuple[Floats, Floats | None]:
     """Real weights [kh, kw, Cin/groups, Cout] and bias [Cout] of layer ``index``: uniform in ±1/sqrt(fan-in).
 
     PyTorch's default for Conv2d and Linear. Each layer has a Philox stream keyed by (seed, index), so that a change
     of one layer leaves the others' weights alone.
     """
     bound = 1.0 / math.sqrt(shape[0] * shape[1] * shape[2])
-    generator = np.random.Generator(
-        np.random.Philox(key=(seed << 64 | index) & ((1 << 128) - 1))
-    )
+    generator = np.random.Generator(np.random.Philox(key=(seed << 64 | index) & ((1 << 128) - 1)))
     weights = generator.uniform(-bound, bound, shape)
     return weights, generator.uniform(-bound, bound, shape[3]) if bias else None
 
@@ -65,15 +56,11 @@ def _given(
 ) -> Floats | None:
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
-        problems.append(
-            f"{stage.name}.{what}: given with shape {array.shape}; give {shape}"
-        )
+        problems.append(f"{stage.name}.{what}: given with shape {array.shape}; give {shape}")
         return None
     if not np.isfinite(array).all():
         at = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        problems.append(
-            f"{stage.name}.{what}: {array[at]} at {at}; give finite numbers"
-        )
+        problems.append(f"{stage.name}.{what}: {array[at]} at {at}; give finite numbers")
         return None
     return array
 
@@ -86,23 +73,15 @@ def initial_parameters(
     Given weights are real arrays [kh, kw, Cin/groups, Cout] (a Linear layer: [1, 1, in, out]), biases [Cout].
     Raises ModelError naming every wrong shape, non-finite value and unknown name.
     """
-    rest = {
-        name + ("" if "." in name else ".weight"): value
-        for name, value in (given or {}).items()
-    }
+    rest = {name + ("" if "." in name else ".weight"): value for name, value in (given or {}).items()}
     problems: list[str] = []
     weights: list[Ints] = []
     biases: list[Ints | None] = []
     for stage in network.stages:
-        weight, bias = draw(
-            seed, stage.index, stage.weight_shape, stage.bias is not None
-        )
+        weight, bias = draw(seed, stage.index, stage.weight_shape, stage.bias is not None)
         if (value := rest.pop(f"{stage.name}.weight", None)) is not None:
             weight = _given(stage, value, stage.weight_shape, "weight", problems)  # type: ignore[assignment]
-        if (
-            bias is not None
-            and (value := rest.pop(f"{stage.name}.bias", None)) is not None
-        ):
+        if bias is not None and (value := rest.pop(f"{stage.name}.bias", None)) is not None:
             bias = _given(stage, value, (stage.out_channels,), "bias", problems)
         if problems:
             continue
@@ -114,10 +93,7 @@ def initial_parameters(
         for kind in ("weight", "bias")
         if kind == "weight" or s.bias
     ]
-    problems += [
-        f"weights: {name} is no parameter of the model; it has {', '.join(names)}"
-        for name in rest
-    ]
+    problems += [f"weights: {name} is no parameter of the model; it has {', '.join(names)}" for name in rest]
     if problems:
         raise ModelError(problems)
     return Parameters(tuple(weights), tuple(biases))

@@ -1,3 +1,5 @@
 """Passes from graph to graph, run in one visible order."""
 
-__all__: list[str] = []
+from .pipeline import PIPELINE, lower, prepare
+
+__all__ = ["PIPELINE", "lower", "prepare"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import ModelError
 from ..ir.stage import Stage
+from .geometry import Geometry
 
 __all__ = ["Fold", "Folding", "legal_pc", "legal_u", "resolve_array"]
 
@@ -92,7 +93,16 @@ class Fold:
     def dx_in_order(self) -> bool:
         """Backward chunks are the words of dX themselves, in order: no col2im is needed."""
         window = self.stage.window
-        return window.positions == 1 and window.stride == (1, 1) and window.pads == (0, 0, 0, 0) and self.b == 1
+        return (
+            window.positions == 1 and window.stride == (1, 1) and window.pads == (0, 0, 0, 0) and self.b == 1
+        )
+
+    @property
+    def geometry(self) -> Geometry:
+        """What the address generators of the stage need to know."""
+        return Geometry(
+            self.stage.window, self.folding.u, self.folding.pc, self.stage.groups, self.cgs, self.fn, self.b
+        )
 
     @property
     def multipliers(self) -> int:

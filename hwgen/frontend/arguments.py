@@ -1,0 +1,92 @@
+"""Reading a layer's arguments: bad ones are written down with what to give, and replaced by a harmless value."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+
+__all__ = ["NAME", "Arguments"]
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+Pair = tuple[int, int]
+Pads = tuple[int, int, int, int]
+
+
+def _is_whole(value: object, low: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
+
+
+class Arguments:
+    """The arguments of one layer of kind ``kind``; ``settings`` are its keywords, ``known`` all that it takes."""
+
+    def __init__(self, kind: str, known: Sequence[str], settings: Mapping[str, object]):
+        self._problems: list[str] = []
+        for key in settings:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                advice = f"did you mean {near[0]}? " if near else ""
+                self.say(f"{kind} has no option {key!r}; {advice}it takes {', '.join(known)}")
+
+    def say(self, problem: str) -> None:
+        """Note a mistake, "what; what to do"."""
+        self._problems.append(problem)
+
+    def found(self) -> tuple[str, ...]:
+        """All mistakes so far."""
+        return tuple(self._problems)
+
+    def whole(self, role: str, value: object, low: int) -> int:
+        """An integer of at least ``low``."""
+        if _is_whole(value, low):
+            return int(value)  # type: ignore[call-overload, no-any-return]
+        self.say(f"{role} = {value!r}; give an integer of at least {low}")
+        return low
+
+    def optional_whole(self, role: str, value: object, low: int) -> int | None:
+        """An integer of at least ``low``, or None."""
+        return None if value is None else self.whole(role, value, low)
+
+    def positive_real(self, role: str, value: object, fallback: float) -> float:
+        """A finite number above 0."""
+        if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and value > 0:
+            return float(value)
+        self.say(f"{role} = {value!r}; give a number above 0")
+        return fallback
+
+    def flag(self, role: str, value: object) -> bool:
+        """True or False."""
+        if not isinstance(value, bool):
+            self.say(f"{role} = {value!r}; give True or False")
+        return bool(value)
+
+    def pair(self, role: str, value: object, low: int) -> Pair:
+        """One integer for both axes, or (vertical, horizontal)."""
+        if role != "array" and _is_whole(value, low):
+            return (int(value), int(value))  # type: ignore[call-overload]
+        if isinstance(value, (tuple, list)) and len(value) == 2 and all(_is_whole(v, low) for v in value):
+            return (int(value[0]), int(value[1]))
+        one = "" if role == "array" else "an integer or "
+        self.say(f"{role} = {value!r}; give {one}a pair of integers of at least {low}")
+        return (low, low)
+
+    def pads(self, role: str, value: object) -> Pads:
+        """One integer, (vertical, horizontal), or (top, left, bottom, right), as (top, left, bottom, right)."""
+        if _is_whole(value, 0):
+            return (int(value),) * 4  # type: ignore[call-overload, return-value]
+        if isinstance(value, (tuple, list)) and len(value) in (2, 4) and all(_is_whole(v, 0) for v in value):
+            sides = tuple(int(v) for v in value)
+            return sides * (4 // len(sides))  # type: ignore[return-value]
+        self.say(
+            f"{role} = {value!r}; give an integer, (vertical, horizontal) or (top, left, bottom, right), 0 or more"
+        )
+        return (0, 0, 0, 0)
+
+    def name(self, value: object) -> str | None:
+        """A name of letters, digits and underscores, or None."""
+        if value is None or (isinstance(value, str) and NAME.fullmatch(value)):
+            return value
+        self.say(f"name = {value!r}; give up to 40 letters, digits and underscores, starting with a letter")
+        return None

@@ -1,0 +1,118 @@
+"""Number formats by role, with the default binary points, and the overrides of one layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..numeric import Q
+
+__all__ = ["MAX_WIDTH", "MIN_WIDTH", "Formats", "LayerFormats", "lr_format"]
+
+MIN_WIDTH, MAX_WIDTH = 4, 24
+"""Widths that the multipliers carry."""
+MAX_MASTER = 48
+MAX_LR_FRAC = 40
+
+
+@dataclass(frozen=True)
+class LayerFormats:
+    """Formats of one layer where they differ from the roles' defaults.
+
+    ``w`` weights as multiplied, ``y`` the layer's output, ``dy`` the error of that output, ``bias`` the bias.
+    """
+
+    w: Q | None = None
+    y: Q | None = None
+    dy: Q | None = None
+    bias: Q | None = None
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Widths in bits by role.
+
+    ``activation``, ``weight``, ``error``, ``lr``: 4..24. ``master`` (weight..48) is the width that the update works
+    on; its top bits are the weight. ``bias`` 8..48. ``input`` is the images' format (default: activation bits, ±2).
+    ``rounding`` of the update is "nearest" (half to even) or "stochastic" (then master may equal weight).
+    """
+
+    activation: int = 16
+    weight: int = 16
+    master: int = 32
+    error: int = 16
+    lr: int = 16
+    bias: int = 32
+    rounding: str = "nearest"
+    input: Q | None = None
+
+    def problems(self) -> list[str]:
+        """What is wrong with the widths, each "where: what; what to do"."""
+        found = [
+            f"formats: {role} = {value!r} bits, which no multiplier carries; give {MIN_WIDTH}..{MAX_WIDTH}"
+            for role in ("activation", "weight", "error", "lr")
+            if not _whole(value := getattr(self, role), MIN_WIDTH, MAX_WIDTH)
+        ]
+        least = self.weight if _whole(self.weight, MIN_WIDTH, MAX_WIDTH) else MIN_WIDTH
+        if not _whole(self.master, least, MAX_MASTER):
+            found.append(
+                f"formats: master = {self.master!r} bits; give {least}..{MAX_MASTER} (the weight is its top bits)"
+            )
+        if not _whole(self.bias, 8, MAX_MASTER):
+            found.append(f"formats: bias = {self.bias!r} bits; give 8..{MAX_MASTER}")
+        if self.rounding not in ("nearest", "stochastic"):
+            found.append(f'formats: rounding = {self.rounding!r}; give "nearest" or "stochastic"')
+        return found + format_problems("formats", "input", self.input)
+
+    def input_format(self) -> Q:
+        """Format of the images: ±2 unless given."""
+        return self.input or Q(self.activation, self.activation - 2)
+
+    def activation_format(self) -> Q:
+        """Format of a layer's output unless given: 16 bits reach ±16, narrow ones keep half their bits as fraction."""
+        return Q(self.activation, max(self.activation - 5, self.activation // 2))
+
+    def weight_format(self) -> Q:
+        """Format of weights unless given: ±2."""
+        return Q(self.weight, self.weight - 2)
+
+    def error_format(self) -> Q:
+        """Format of errors unless given: ±2, which holds p - onehot."""
+        return Q(self.error, self.error - 2)
+
+    def master_format(self, weight: Q) -> Q:
+        """The master of a weight: the weight is its top bits."""
+        return Q(self.master, weight.frac + self.master - weight.width)
+
+    def bias_format(self, acc_frac: int) -> Q:
+        """Format of a bias added to sums of ``acc_frac`` fractional bits."""
+        return Q(self.bias, min(acc_frac, 26))
+
+
+def format_problems(where: str, role: str, value: object) -> list[str]:
+    """What is wrong with an explicitly given format of 4..24 bits."""
+    if value is None or (isinstance(value, Q) and _whole(value.width, MIN_WIDTH, MAX_WIDTH)):
+        return []
+    if isinstance(value, Q):
+        return [
+            f"{where}: {role} = {value}: {value.width!r} bits, which no multiplier carries; "
+            f"give {MIN_WIDTH}..{MAX_WIDTH}"
+        ]
+    return [f"{where}: {role} = {value!r}; give a format Q(width, frac)"]
+
+
+def lr_format(width: int, step: float) -> tuple[Q, int]:
+    """Format of ``width`` bits for learning rate / batch = ``step``, and the integer that stands for it.
+
+    The binary point is placed so that the integer has width - 1 significant bits, as far as 0..40 fractional
+    bits allow. The integer is 0 if the step underflows and may exceed the format if it is too large.
+    """
+    frac = width - 1 - (math.floor(math.log2(step)) + 1)
+    if round(math.ldexp(step, frac)) > (1 << (width - 1)) - 1:
+        frac -= 1
+    frac = min(max(frac, 0), MAX_LR_FRAC)
+    return Q(width, frac), round(math.ldexp(step, frac))
+
+
+def _whole(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -1,0 +1,124 @@
+"""Lowering: a fused graph with formats becomes the Network that reference, planner and gateware share."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import ModelError
+from ..ir.formats import lr_format
+from ..ir.graph import Graph, Node
+from ..ir.ops import Conv2d, Linear, MaxPool2d
+from ..ir.stage import Loss, Network, Stage, Update
+from ..ir.window import Window2d
+from ..numeric import Q
+
+__all__ = ["MAX_CLASSES", "MAX_SUM_BITS", "lower_graph"]
+
+MAX_SUM_BITS = 62
+"""Sums stay in 64-bit words with room for one rounding."""
+MAX_CLASSES = 1 << 16
+"""Labels travel in 16 bits."""
+
+
+def lower_graph(graph: Graph, seed: int = 0) -> Network:
+    """The network of a graph that has been through every pass.
+
+    Raises ModelError naming every sum that does not fit by type, and a learning rate outside its format.
+    """
+    stages: list[Stage] = []
+    x = graph.formats.input_format()
+    error: Q | None = None  # format of dx: None until an earlier stage trains
+    for index, node in enumerate(graph.nodes[:-1]):
+        stages.append(_stage(graph, node, index, x, error))
+        x = stages[-1].y
+        error = None if error is None and node.frozen else stages[-1].dy
+    last = stages[-1]
+    (classes,) = graph.nodes[-1].shape or (0,)
+    problems = [problem for stage in stages for problem in _sum_problems(stage, graph.optimizer.batch)]
+    if classes > MAX_CLASSES:
+        problems.append(f"loss: {classes} classes; at most {MAX_CLASSES} fit a label's 16 bits")
+    update, found = _update(graph, seed)
+    if problems or found:
+        raise ModelError(problems + found)
+    name = re.sub(r"[^A-Za-z0-9_]", "_", graph.name)
+    return Network(
+        name, graph.formats.input_format(), tuple(stages), Loss(classes, last.y, last.dy), update
+    )  # fmt: skip
+
+
+def _stage(graph: Graph, node: Node, index: int, x: Q, dx: Q | None) -> Stage:
+    op, shape = node.op, node.conv_shape
+    assert shape is not None
+    if isinstance(op, Conv2d):
+        before = _image_before(graph, node)
+        window, channels, groups = (
+            op.window(before[0], before[1]),
+            (op.in_channels, op.out_channels),
+            op.groups,
+        )
+    else:
+        assert isinstance(op, Linear)
+        window, channels, groups = Window2d(1, 1), (op.in_features, op.out_features), 1
+    pool = node.pool
+    formats = node.formats
+    assert formats.w is not None and formats.y is not None and formats.dy is not None
+    return Stage(
+        name=node.name,
+        index=index,
+        window=window,
+        in_channels=channels[0],
+        out_channels=channels[1],
+        x=x,
+        w=formats.w,
+        master=graph.formats.master_format(formats.w),
+        bias=formats.bias,
+        y=formats.y,
+        dy=formats.dy,
+        dx=dx,
+        groups=groups,
+        relu=node.relu,
+        pool=pool.window(shape[0], shape[1]) if isinstance(pool, MaxPool2d) else None,
+        frozen=node.frozen,
+        array=node.array,
+        wish=node.wish,
+    )
+
+
+def _image_before(graph: Graph, node: Node) -> tuple[int, ...]:
+    shape = graph.shape(node.input)
+    assert shape is not None and len(shape) == 3
+    return shape
+
+
+def _sum_problems(stage: Stage, batch: int) -> list[str]:
+    sums = [
+        ("forward sums", stage.acc_bits, f"{stage.K} products of {stage.x.width} × {stage.w.width} bits"),
+    ]
+    if stage.dx is not None:
+        products = f"{stage.N * stage.window.positions} products of {stage.dy.width} × {stage.w.width} bits"
+        sums.append(("backward sums", stage.col_bits, products))
+    if not stage.frozen:
+        terms = f"{stage.M} pixels × {batch} samples of {stage.x.width} × {stage.dy.width} bits"
+        sums.append(("weight gradient", stage.grad_bits(batch), terms))
+    return [
+        f"{stage.name}: its {what} need {bits} bits ({terms}), at most {MAX_SUM_BITS} fit; give narrower formats"
+        for what, bits, terms in sums
+        if bits > MAX_SUM_BITS
+    ]
+
+
+def _update(graph: Graph, seed: int) -> tuple[Update, list[str]]:
+    rule = graph.optimizer
+    lr, rate = lr_format(graph.formats.lr, rule.lr / rule.batch)
+    problems = []
+    if rate == 0:
+        problems.append(
+            f"optimizer: lr / batch = {rule.lr:g} / {rule.batch} underflows its format {lr}; "
+            "give a larger lr, a smaller batch or more lr bits"
+        )
+    elif rate > lr.max:
+        problems.append(
+            f"optimizer: lr / batch = {rule.lr:g} / {rule.batch} exceeds its format {lr}, "
+            f"at most {lr.to_float(lr.max):g}; give a smaller lr"
+        )
+    return Update(lr, rate, rule.batch, rule.lr, graph.formats.rounding, seed & 0xFFFFFFFF), problems

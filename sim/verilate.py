@@ -1,0 +1,100 @@
+"""Builds the C++ simulation of a device with Verilator; equal sources and options are built once."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import ToolError
+from ..toolchain import require, tool_environment
+from .cache import cached, content_key
+from .ports import Ports
+
+__all__ = ["LONG_RUN", "BuildOptions", "build_driver", "run_tool", "write_sources"]
+
+CPP = Path(__file__).parent / "cpp"
+LONG_RUN = 300_000
+"""Cycles from which a slower, better optimising C++ build pays."""
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """``fast``: -O3 for the host's processor, else -O1, which compiles in about half the time. ``trace``: FST waves.
+
+    ``poison``: registers and memories without a reset value start at random, as do unknown values.
+    """
+
+    fast: bool = True
+    trace: bool = False
+    poison: bool = False
+
+    @property
+    def verilator(self) -> list[str]:
+        """Arguments for Verilator. Warnings are the lint step's matter, except loops through logic."""
+        unknown = "unique" if self.poison else "fast"
+        arguments = ["-O3", "--x-assign", unknown, "--x-initial", unknown, "--no-timing"]
+        arguments += ["-Wno-fatal", "-Wno-lint", "-Wno-style", "-Werror-UNOPTFLAT"]
+        return [*arguments, "--trace-fst"] if self.trace else arguments
+
+    @property
+    def make(self) -> list[str]:
+        """Variables for make."""
+        if self.fast:
+            return ["OPT_FAST=-O3 -march=native", "OPT_SLOW=-O1", "OPT_GLOBAL=-O2"]
+        return ["OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O1"]
+
+
+def run_tool(command: list[str], cwd: Path, what: str, environment: Mapping[str, str] | None = None) -> str:
+    """Runs a tool and returns what it printed. Raises ToolError with its first errors if it fails."""
+    done = subprocess.run(command, cwd=cwd, env=environment or tool_environment(), capture_output=True, text=True)
+    output = done.stdout + done.stderr
+    if done.returncode != 0:
+        lines = output.replace(str(cwd) + "/", "").splitlines()
+        errors = [line for line in lines if re.search(r"error|undefined reference", line, re.IGNORECASE)] or lines[-8:]
+        raise ToolError(f"{what} failed with exit code {done.returncode}:\n" + "\n".join(errors[:8]))
+    return output
+
+
+def write_sources(directory: Path, files: Mapping[str, str]) -> list[str]:
+    """Writes Verilog texts (path → text) below ``directory``; their relative paths, memory images (.hex, .mem) left out."""
+    names = []
+    for name, text in sorted(files.items()):
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        if path.suffix in (".v", ".sv"):
+            names.append(name)
+    return names
+
+
+def build_driver(files: Mapping[str, str], ports: Ports, options: BuildOptions) -> Path:
+    """The driver's executable for these Verilog files, from the cache or newly built.
+
+    Raises ToolError if Verilator, make or g++ is missing or refuses the files.
+    """
+    verilator, make, compiler = require("verilator"), require("make"), require("g++")
+    drivers = {path.name: path.read_text() for path in sorted(CPP.iterdir()) if path.suffix in (".cpp", ".h")}
+    drivers["ports.h"] = ports.header()
+    versions = [run_tool([str(tool), "--version"], Path.cwd(), str(tool)) for tool in (verilator, compiler)]
+    texts = [part for name in sorted(files) for part in (name, files[name])]
+    texts += [part for name in sorted(drivers) for part in (name, drivers[name])]
+    key = content_key(*versions, *options.verilator, *options.make, *texts)
+
+    def build(work: Path) -> None:
+        names = write_sources(work, files)
+        for name, text in drivers.items():
+            (work / name).write_text(text)
+        command = [str(verilator), "--cc", "--exe", "--top-module", ports.module, "--Mdir", "obj", "-o", "driver"]
+        command += ["-CFLAGS", "-I..", *options.verilator, *names, "../main.cpp"]
+        run_tool(command, work, "verilator")
+        environment = {**tool_environment(), **({"OBJCACHE": "ccache"} if shutil.which("ccache") else {})}
+        command = [str(make), "-j2", "-C", "obj", "-f", f"V{ports.module}.mk", "driver", *options.make]
+        run_tool(command, work, "compiling the simulation", environment)
+        (work / "obj" / "driver").rename(work / "driver")
+        shutil.rmtree(work / "obj")
+
+    return cached("verilator", key, build) / "driver"
