@@ -50,7 +50,8 @@ class Prediction:
 
     ``occupancy`` is useful multiply-accumulates / (multipliers × cycles_per_sample) in steady state; ``bottleneck``
     names the stage (and pass or stream) that sets the pace; ``latency`` is the cycles from a sample's first beat
-    to its result.
+    to its result. ``steady`` = (first, last): between the results number first and last of a batch (from 0) every pass of
+    every stage is busy; there counters give the steady state. first >= last where the batch is too short for one.
     """
 
     cycles_per_sample: float
@@ -58,6 +59,7 @@ class Prediction:
     occupancy: float
     bottleneck: str
     latency: int
+    steady: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
