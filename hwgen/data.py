@@ -57,9 +57,7 @@ def quantise_images(network: Network, images: object, where: str = "images") -> 
     array = np.asarray(images)
     shape = network.in_shape
     if array.dtype.kind not in "fiub":
-        raise DataError(
-            f"{where}: values of type {array.dtype}; give real numbers or integers"
-        )
+        raise DataError(f"{where}: values of type {array.dtype}; give real numbers or integers")
     if array.ndim != 4 or array.shape[1:] != shape:
         raise DataError(
             f"{where}: shape {array.shape}; the network takes images (H, W, C) = {shape}, give (N, H, W, C) = "
@@ -79,9 +77,7 @@ def quantise_images(network: Network, images: object, where: str = "images") -> 
 def _refuse(array: Array, bad: NDArray[np.bool_], where: str, advice: str) -> None:
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise DataError(
-            f"{where}[{', '.join(map(str, at))}]: value {array[at]}; {advice}"
-        )
+        raise DataError(f"{where}[{', '.join(map(str, at))}]: value {array[at]}; {advice}")
 
 
 def _labels(network: Network, labels: object, count: int, where: str) -> Ints:
@@ -91,9 +87,7 @@ def _labels(network: Network, labels: object, count: int, where: str) -> Ints:
             f"{where}: shape {array.shape} beside {count} images; give one label an image, ({count},)"
         )
     if count and array.dtype.kind not in "iu":
-        raise DataError(
-            f"{where}: values of type {array.dtype}; give integer class numbers"
-        )
+        raise DataError(f"{where}: values of type {array.dtype}; give integer class numbers")
     classes = network.loss.classes
     _refuse(
         array, (array < 0) | (array >= classes), where,
@@ -102,19 +96,13 @@ def _labels(network: Network, labels: object, count: int, where: str) -> Ints:
     return array.astype(np.int64)
 
 
-def split(
-    images: object, labels: object, held_out: float = 0.2, seed: int = 0
-) -> Dataset:
+def split(images: object, labels: object, held_out: float = 0.2, seed: int = 0) -> Dataset:
     """A shuffled split: the share ``held_out`` (0..1) of the samples becomes the test part."""
     pictures, classes = np.asarray(images), np.asarray(labels)
     if not 0.0 <= held_out < 1.0:
-        raise DataError(
-            f"split: held_out = {held_out}; give a share of at least 0 and below 1"
-        )
+        raise DataError(f"split: held_out = {held_out}; give a share of at least 0 and below 1")
     if len(pictures) != len(classes):
-        raise DataError(
-            f"split: {len(pictures)} images beside {len(classes)} labels; give as many of both"
-        )
+        raise DataError(f"split: {len(pictures)} images beside {len(classes)} labels; give as many of both")
     order = np.random.Generator(np.random.Philox(key=seed)).permutation(len(pictures))
     cut = len(pictures) - round(len(pictures) * held_out)
     train, test = order[:cut], order[cut:]
@@ -129,9 +117,7 @@ def digits(held_out: float = 0.2, seed: int = 0) -> Dataset:
     return split(bunch.images[..., None] / 16.0, bunch.target, held_out, seed)
 
 
-def random_dataset(
-    network: Network, samples: int, seed: int = 0, test_samples: int | None = None
-) -> Dataset:
+def random_dataset(network: Network, samples: int, seed: int = 0, test_samples: int | None = None) -> Dataset:
     """Uniform random integers over half the input format, and random labels; for tests and benchmarks.
 
     ``test_samples`` defaults to ``samples`` // 4.
@@ -139,13 +125,9 @@ def random_dataset(
     held = samples // 4 if test_samples is None else test_samples
     generator = np.random.Generator(np.random.Philox(key=seed))
     high = network.input.max // 2 + 1
-    images = generator.integers(
-        -high, high, (samples + held, *network.in_shape), dtype=np.int64
-    )
+    images = generator.integers(-high, high, (samples + held, *network.in_shape), dtype=np.int64)
     labels = generator.integers(0, network.loss.classes, samples + held, dtype=np.int64)
-    return Dataset(
-        images[:samples], labels[:samples], images[samples:], labels[samples:]
-    )
+    return Dataset(images[:samples], labels[:samples], images[samples:], labels[samples:])
 
 
 def epoch_order(samples: int, seed: int, epoch: int) -> Ints:
@@ -154,7 +136,5 @@ def epoch_order(samples: int, seed: int, epoch: int) -> Ints:
     Hardware and reference both take full batches in this order and leave out the rest.
     """
     return (
-        np.random.Generator(np.random.Philox(key=(seed << 64) + epoch))
-        .permutation(samples)
-        .astype(np.int64)
+        np.random.Generator(np.random.Philox(key=(seed << 64) + epoch)).permutation(samples).astype(np.int64)
     )

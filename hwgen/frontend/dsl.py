@@ -13,7 +13,7 @@ from ..ir.initial import Parameters, initial_parameters
 from ..ir.ops import OPS, SoftmaxCrossEntropy, Unknown
 from ..ir.stage import Network
 from ..passes import lower
-from .nn import SGD, Layer, formats_problems
+from .nn import SGD, Layer
 from .nn import SoftmaxCrossEntropy as softmax_cross_entropy
 
 __all__ = ["RESERVED", "Model"]
@@ -52,7 +52,7 @@ class Model:
         nodes = []
         edge = "input"
         for name, layer in zip(names, layers, strict=True):
-            found = [*layer.problems, *formats_problems(layer.formats)]
+            found = [*layer.problems]
             if isinstance(layer.op, SoftmaxCrossEntropy):
                 found.append(
                     "the loss stands among the layers; give it as Model(loss=nn.SoftmaxCrossEntropy())"

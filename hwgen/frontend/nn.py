@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir import ops
-from ..ir.formats import LayerFormats, format_problems
+from ..ir.formats import LayerFormats
 from ..ir.stage import Wish
 from ..numeric import Q
 from .arguments import Arguments
@@ -161,12 +161,6 @@ def _plain(kind: str, op: ops.Op) -> Callable[..., Layer]:
 ReLU = _plain("ReLU", ops.ReLU())
 Flatten = _plain("Flatten", ops.Flatten())
 SoftmaxCrossEntropy = _plain("SoftmaxCrossEntropy", ops.SoftmaxCrossEntropy())
-
-
-def formats_problems(formats: LayerFormats) -> list[str]:
-    """What is wrong with a layer's formats, each "what; what to do"."""
-    found = [p for role in ("w", "y", "dy") for p in format_problems("formats", role, getattr(formats, role))]
-    return [p.removeprefix("formats: ") for p in found]
 
 
 def __getattr__(name: str) -> Callable[..., Layer]:

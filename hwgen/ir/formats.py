@@ -7,11 +7,25 @@ from dataclasses import dataclass
 
 from ..numeric import Q
 
-__all__ = ["MAX_WIDTH", "MIN_WIDTH", "Formats", "LayerFormats", "lr_format"]
+__all__ = [
+    "MAX_FRAC",
+    "MAX_MASTER",
+    "MAX_WIDTH",
+    "MIN_BIAS",
+    "MIN_WIDTH",
+    "Formats",
+    "LayerFormats",
+    "format_problems",
+    "layer_format_problems",
+    "lr_format",
+]
 
 MIN_WIDTH, MAX_WIDTH = 4, 24
 """Widths that the multipliers carry."""
-MAX_MASTER = 48
+MIN_BIAS, MAX_MASTER = 8, 32
+"""Widths of biases, and the limit of masters: the host writes one of either through a 32-bit register."""
+MAX_FRAC = 48
+"""Binary points lie within ±48 bits."""
 MAX_LR_FRAC = 40
 
 
@@ -32,8 +46,8 @@ class LayerFormats:
 class Formats:
     """Widths in bits by role.
 
-    ``activation``, ``weight``, ``error``, ``lr``: 4..24. ``master`` (weight..48) is the width that the update works
-    on; its top bits are the weight. ``bias`` 8..48. ``input`` is the images' format (default: activation bits, ±2).
+    ``activation``, ``weight``, ``error``, ``lr``: 4..24. ``master`` (weight..32) is the width that the update works
+    on; its top bits are the weight. ``bias`` 8..32. ``input`` is the images' format (default: activation bits, ±2).
     ``rounding`` of the update is "nearest" (half to even) or "stochastic" (then master may equal weight).
     """
 
@@ -58,8 +72,8 @@ class Formats:
             found.append(
                 f"formats: master = {self.master!r} bits; give {least}..{MAX_MASTER} (the weight is its top bits)"
             )
-        if not _whole(self.bias, 8, MAX_MASTER):
-            found.append(f"formats: bias = {self.bias!r} bits; give 8..{MAX_MASTER}")
+        if not _whole(self.bias, MIN_BIAS, MAX_MASTER):
+            found.append(f"formats: bias = {self.bias!r} bits; give {MIN_BIAS}..{MAX_MASTER}")
         if self.rounding not in ("nearest", "stochastic"):
             found.append(f'formats: rounding = {self.rounding!r}; give "nearest" or "stochastic"')
         return found + format_problems("formats", "input", self.input)
@@ -89,16 +103,39 @@ class Formats:
         return Q(self.bias, min(acc_frac, 26))
 
 
-def format_problems(where: str, role: str, value: object) -> list[str]:
-    """What is wrong with an explicitly given format of 4..24 bits."""
-    if value is None or (isinstance(value, Q) and _whole(value.width, MIN_WIDTH, MAX_WIDTH)):
+def format_problems(
+    where: str, role: str, value: object, low: int = MIN_WIDTH, high: int = MAX_WIDTH
+) -> list[str]:
+    """What is wrong with an explicitly given format of ``low``..``high`` bits; None is a format not given."""
+    if value is None:
         return []
-    if isinstance(value, Q):
-        return [
-            f"{where}: {role} = {value}: {value.width!r} bits, which no multiplier carries; "
-            f"give {MIN_WIDTH}..{MAX_WIDTH}"
-        ]
-    return [f"{where}: {role} = {value!r}; give a format Q(width, frac)"]
+    if not isinstance(value, Q):
+        return [f"{where}: {role} = {value!r}; give a format Q(width, frac)"]
+    found = []
+    if not _whole(value.width, low, high):
+        why = "which no multiplier carries" if high == MAX_WIDTH else "which the host cannot write"
+        found.append(f"{where}: {role} = {value}: {value.width!r} bits, {why}; give {low}..{high}")
+    if not _whole(value.frac, -MAX_FRAC, MAX_FRAC):
+        found.append(
+            f"{where}: {role} = {value}: {value.frac!r} fractional bits; give an integer in ±{MAX_FRAC}"
+        )
+    return found
+
+
+def layer_format_problems(where: str, formats: LayerFormats, master: object) -> list[str]:
+    """What is wrong with a layer's own formats beside a master of ``master`` bits, each "where: what; what to do"."""
+    found = [
+        problem
+        for role in ("w", "y", "dy")
+        for problem in format_problems(where, role, getattr(formats, role))
+    ]
+    found += format_problems(where, "bias", formats.bias, MIN_BIAS, MAX_MASTER)
+    if not found and formats.w is not None and _whole(master, 1, MAX_MASTER) and formats.w.width > master:  # type: ignore[operator]
+        found.append(
+            f"{where}: w = {formats.w} is wider than its master of {master} bits; "
+            f"give Formats(master={formats.w.width}) or more"
+        )
+    return found
 
 
 def lr_format(width: int, step: float) -> tuple[Q, int]:

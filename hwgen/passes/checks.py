@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..errors import ModelError
+from ..ir.formats import layer_format_problems
 from ..ir.graph import Graph
 from ..ir.ops import Unknown
 from .fusion import fusion_problems
+from .learning_rate import learning_rate_problems
 
 __all__ = ["check"]
 
@@ -15,8 +17,10 @@ def check(graph: Graph) -> Graph:
     problems = list(graph.problems)
     for node in graph.nodes:
         problems += [f"{node.name}: {problem}" for problem in node.problems]
+        problems += layer_format_problems(node.name, node.formats, graph.formats.master)
     problems += fusion_problems(graph)
-    problems += graph.formats.problems()
+    format_problems = graph.formats.problems()
+    problems += format_problems or learning_rate_problems(graph)
     weighted = [node for node in graph.nodes if node.slot == "matrix"]
     unknown = any(isinstance(node.op, Unknown) for node in graph.nodes)
     if len(graph.nodes) > 1 and not weighted and not unknown:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from ..errors import ModelError
-from ..ir.formats import lr_format
 from ..ir.graph import Graph, Node
 from ..ir.ops import Conv2d, Linear, MaxPool2d
 from ..ir.stage import Loss, Network, Stage, Update
 from ..ir.window import Window2d
 from ..numeric import Q
+from .learning_rate import learning_rate
 
 __all__ = ["MAX_CLASSES", "MAX_SUM_BITS", "lower_graph"]
 
@@ -23,7 +23,7 @@ MAX_CLASSES = 1 << 16
 def lower_graph(graph: Graph, seed: int = 0) -> Network:
     """The network of a graph that has been through every pass.
 
-    Raises ModelError naming every sum that does not fit by type, and a learning rate outside its format.
+    Raises ModelError naming every sum that does not fit by type, and every format that its sums miss altogether.
     """
     stages: list[Stage] = []
     x = graph.formats.input_format()
@@ -35,15 +35,17 @@ def lower_graph(graph: Graph, seed: int = 0) -> Network:
     last = stages[-1]
     (classes,) = graph.nodes[-1].shape or (0,)
     problems = [problem for stage in stages for problem in _sum_problems(stage, graph.optimizer.batch)]
+    problems += [problem for stage in stages for problem in _point_problems(stage)]
     if classes > MAX_CLASSES:
         problems.append(f"loss: {classes} classes; at most {MAX_CLASSES} fit a label's 16 bits")
-    update, found = _update(graph, seed)
-    if problems or found:
-        raise ModelError(problems + found)
+    if problems:
+        raise ModelError(problems)
+    lr, rate = learning_rate(graph)
+    rule = graph.optimizer
+    update = Update(lr, rate, rule.batch, rule.lr, graph.formats.rounding, seed & 0xFFFFFFFF)
     name = re.sub(r"[^A-Za-z0-9_]", "_", graph.name)
-    return Network(
-        name, graph.formats.input_format(), tuple(stages), Loss(classes, last.y, last.dy), update
-    )  # fmt: skip
+    loss = Loss(classes, last.y, last.dy)
+    return Network(name, graph.formats.input_format(), tuple(stages), loss, update)
 
 
 def _stage(graph: Graph, node: Node, index: int, x: Q, dx: Q | None) -> Stage:
@@ -90,10 +92,29 @@ def _image_before(graph: Graph, node: Node) -> tuple[int, ...]:
     return shape
 
 
+def _point_problems(stage: Stage) -> list[str]:
+    sums = [("y", stage.acc_bits, stage.acc_frac, stage.y)]
+    if stage.dx is not None:
+        sums.append(("dx (dy of the layer before)", stage.col_bits, stage.back_frac, stage.dx))
+    found = []
+    for role, bits, frac, to in sums:
+        shift = frac - to.frac
+        if shift >= bits:
+            found.append(
+                f"{stage.name}: {role} = {to} is too coarse: all its sums, {bits} bits with {frac} fractional "
+                f"ones, round to 0; give frac above {frac - bits}"
+            )
+        elif bits - shift > MAX_SUM_BITS:
+            found.append(
+                f"{stage.name}: {role} = {to} is too fine for its sums, {bits} bits with {frac} fractional "
+                f"ones; give frac of at most {MAX_SUM_BITS - bits + frac}"
+            )
+    return found
+
+
 def _sum_problems(stage: Stage, batch: int) -> list[str]:
-    sums = [
-        ("forward sums", stage.acc_bits, f"{stage.K} products of {stage.x.width} × {stage.w.width} bits"),
-    ]
+    products = f"{stage.K} products of {stage.x.width} × {stage.w.width} bits"
+    sums = [("forward sums", stage.acc_bits, products)]
     if stage.dx is not None:
         products = f"{stage.N * stage.window.positions} products of {stage.dy.width} × {stage.w.width} bits"
         sums.append(("backward sums", stage.col_bits, products))
@@ -105,20 +126,3 @@ def _sum_problems(stage: Stage, batch: int) -> list[str]:
         for what, bits, terms in sums
         if bits > MAX_SUM_BITS
     ]
-
-
-def _update(graph: Graph, seed: int) -> tuple[Update, list[str]]:
-    rule = graph.optimizer
-    lr, rate = lr_format(graph.formats.lr, rule.lr / rule.batch)
-    problems = []
-    if rate == 0:
-        problems.append(
-            f"optimizer: lr / batch = {rule.lr:g} / {rule.batch} underflows its format {lr}; "
-            "give a larger lr, a smaller batch or more lr bits"
-        )
-    elif rate > lr.max:
-        problems.append(
-            f"optimizer: lr / batch = {rule.lr:g} / {rule.batch} exceeds its format {lr}, "
-            f"at most {lr.to_float(lr.max):g}; give a smaller lr"
-        )
-    return Update(lr, rate, rule.batch, rule.lr, graph.formats.rounding, seed & 0xFFFFFFFF), problems
