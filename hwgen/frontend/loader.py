@@ -1,0 +1,197 @@
+"""Reading a model file: a Python file that defines ``model`` and, if it likes, ``data``."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from ..data import Dataset, random_dataset
+from ..errors import DataError, HwgenError, ModelError
+from ..ir.initial import Parameters
+from ..ir.stage import Network
+from .dsl import Model
+
+__all__ = ["RANDOM_BATCHES", "Source", "load_source"]
+
+RANDOM_BATCHES = 8
+"""Batches of random data for a file without ``data``."""
+_IMPORTS_LATER = (".onnx", ".pt", ".pth", ".pt2")
+_MODULE = "hwgen_model_file"
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a model file gives: the model, its network, first parameters, and data in the network's input format."""
+
+    path: Path
+    model: Model
+    network: Network
+    parameters: Parameters
+    dataset: Dataset
+
+
+def load_source(path: str | Path, seed: int = 0) -> Source:
+    """Execute a model file and lower what it defines.
+
+    The file sets ``model = Model(...)`` and may set ``data``: a Dataset, or a function network -> Dataset; without it the
+    data is random, 8 batches. It may import modules that lie beside it. ``seed`` draws the first weights, the random
+    data and the random bits of stochastic rounding.
+
+    Raises ModelError or DataError, ``file:line: what; what to do``, if the file cannot be read or run or defines
+    something else; ModelError with every mistake of the model; DataError with the first bad image or label.
+    """
+    path = Path(path)
+    script = _Script(path)
+    with _beside(path.parent):
+        names = script.run()
+        model = _model(script, names)
+        network = model.network(seed)
+        parameters = model.parameters(network, seed)
+        dataset = _dataset(script, names, network, seed)
+    return Source(path, model, network, parameters, dataset)
+
+
+class _Script:
+    """A user's file and where in it things stand."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        if path.suffix in _IMPORTS_LATER:
+            raise ModelError(
+                f"{path}: {path.suffix} files are not yet read; write the network in Python, model = Model(...)"
+            )
+        if path.suffix != ".py" and not path.is_dir():
+            raise ModelError(f"{path}: not a Python file; give a .py file that sets model = Model(...)")
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise ModelError(f"{path}: {reason}; give a .py file that sets model = Model(...)") from None
+        try:
+            self._tree = ast.parse(text, str(path))
+            self._code = compile(self._tree, str(path), "exec")
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None) or 1
+            reason = getattr(error, "msg", None) or str(error)
+            raise ModelError(f"{path}:{line}: {type(error).__name__}: {reason}; correct the file") from None
+
+    def run(self) -> Mapping[str, object]:
+        """Execute the file; the names that it sets."""
+        module = ModuleType(_MODULE)
+        module.__file__ = str(self.path)
+        sys.modules[_MODULE] = module  # dataclasses of the file look themselves up there
+        try:
+            self.guard(lambda: exec(self._code, module.__dict__), ModelError)
+        finally:
+            del sys.modules[_MODULE]
+        return module.__dict__
+
+    def guard(self, action: Callable[[], Result], kind: type[HwgenError]) -> Result:
+        """Run the user's code; its exceptions become errors that name the line. An HwgenError keeps its class."""
+        try:
+            return action()
+        except ModelError as error:
+            where = self._failed(error)
+            raise ModelError([f"{where}: {problem}" for problem in error.problems]) from None
+        except HwgenError as error:
+            raise type(error)(f"{self._failed(error)}: {error}") from None
+        except (Exception, SystemExit) as error:
+            said = " ".join(str(error).split())
+            name = type(error).__name__
+            raise kind(
+                f"{self._failed(error)}: {name}{': ' if said else ''}{said}; correct the file"
+            ) from error
+
+    def _failed(self, error: BaseException) -> str:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(self.path)]
+        return f"{self.path}:{lines[-1]}" if lines and lines[-1] else str(self.path)
+
+    def place(self, name: str) -> str:
+        """``file:line`` of the last statement at the top that sets ``name``."""
+        lines = [
+            statement.lineno
+            for statement in self._tree.body
+            for node in ast.walk(statement)
+            if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name)
+            or (isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name)
+            or (isinstance(node, ast.alias) and (node.asname or node.name) == name)
+        ]
+        return f"{self.path}:{lines[-1]}" if lines else str(self.path)
+
+
+def _model(script: _Script, names: Mapping[str, object]) -> Model:
+    if "model" not in names:
+        others = [name for name, value in names.items() if isinstance(value, Model)]
+        if others:
+            raise ModelError(
+                f"{script.place(others[0])}: sets no model, but {others[0]} = Model(...); name it model"
+            )
+        raise ModelError(f"{script.path}: sets no model; add model = Model(input=..., layers=[...])")
+    model = names["model"]
+    if not isinstance(model, Model):
+        raise ModelError(
+            f"{script.place('model')}: model is {_kind(model)}; set model = Model(input=..., layers=[...])"
+        )
+    return model
+
+
+def _dataset(script: _Script, names: Mapping[str, object], network: Network, seed: int) -> Dataset:
+    batch = network.update.batch
+    if "data" not in names:
+        return random_dataset(network, RANDOM_BATCHES * batch, seed).quantise(network)
+    where = script.place("data")
+    made = names["data"]
+    what = "data is"
+    if callable(made) and not isinstance(made, type):
+        function = made
+        made = script.guard(lambda: function(network), DataError)
+        what = "data(network) returns"
+    if not isinstance(made, Dataset):
+        raise DataError(f"{where}: {what} {_kind(made)}; give a Dataset or a function network -> Dataset")
+    try:
+        dataset = made.quantise(network)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    if len(dataset.train_images) < batch:
+        raise DataError(
+            f"{where}: {len(dataset.train_images)} training samples make no batch of {batch}; "
+            "give more samples or a smaller batch"
+        )
+    return dataset
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[None]:
+    """Let the file import its neighbours; they are forgotten afterwards, so that two files may each have theirs."""
+    place = str(folder.resolve())
+    known = set(sys.modules)
+    neighbours: list[str] = []
+    sys.path.insert(0, place)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        if place in sys.path:
+            sys.path.remove(place)
+        new = set(sys.modules) - known
+        for name in new:
+            top = name.partition(".")[0]
+            origin = getattr(sys.modules.get(top), "__file__", None) if top in new else None
+            if origin in (f"{place}/{top}.py", f"{place}/{top}/__init__.py"):
+                neighbours.append(name)
+        for name in neighbours:
+            del sys.modules[name]
