@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import ModelError
 from .stage import Network, Stage
 
-__all__ = ["Parameters", "draw", "initial_parameters"]
+__all__ = ["Parameters", "draw", "initial_parameters", "real_parameters"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -51,49 +51,60 @@ def draw(seed: int, index: int, shape: tuple[int, int, int, int], bias: bool) ->
     return weights, generator.uniform(-bound, bound, shape[3]) if bias else None
 
 
-def _given(
-    stage: Stage, value: object, shape: tuple[int, ...], what: str, problems: list[str]
-) -> Floats | None:
-    array = np.asarray(value, dtype=np.float64)
-    if array.shape != shape:
-        problems.append(f"{stage.name}.{what}: given with shape {array.shape}; give {shape}")
-        return None
+def _given(stage: Stage, value: object, drawn: Floats, what: str, problems: list[str]) -> Floats:
+    """The user's array if there is one and it fits, else the drawn one."""
+    if value is None:
+        return drawn
+    where = f"{stage.name}.{what}"
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        problems.append(f"{where}: {type(value).__name__} is no array of numbers; give {drawn.shape}")
+        return drawn
+    if array.shape != drawn.shape:
+        problems.append(f"{where}: given with shape {array.shape}; give {drawn.shape}")
+        return drawn
     if not np.isfinite(array).all():
         at = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        problems.append(f"{stage.name}.{what}: {array[at]} at {at}; give finite numbers")
-        return None
+        problems.append(f"{where}: {array[at]} at {at}; give finite numbers")
+        return drawn
     return array
+
+
+def real_parameters(
+    network: Network, seed: int = 0, given: Mapping[str, object] | None = None
+) -> list[tuple[Floats, Floats | None]]:
+    """Weight and bias (or None) of every stage as real numbers: ``given`` by name, the rest drawn from ``seed``.
+
+    Names are "conv1" or "conv1.weight", and "conv1.bias". Given weights are real arrays [kh, kw, Cin/groups, Cout]
+    (a Linear layer: [1, 1, in, out]), biases [Cout]. Raises ModelError naming every wrong shape, non-finite value
+    and unknown name.
+    """
+    rest = {name + ("" if "." in name else ".weight"): value for name, value in (given or {}).items()}
+    problems: list[str] = []
+    names: list[str] = []
+    found: list[tuple[Floats, Floats | None]] = []
+    for stage in network.stages:
+        weight, bias = draw(seed, stage.index, stage.weight_shape, stage.bias is not None)
+        names.append(f"{stage.name}.weight")
+        weight = _given(stage, rest.pop(names[-1], None), weight, "weight", problems)
+        if bias is not None:
+            names.append(f"{stage.name}.bias")
+            bias = _given(stage, rest.pop(names[-1], None), bias, "bias", problems)
+        found.append((weight, bias))
+    problems += [f"weights: {name} is no parameter of the model; it has {', '.join(names)}" for name in rest]
+    if problems:
+        raise ModelError(problems)
+    return found
 
 
 def initial_parameters(
     network: Network, seed: int = 0, given: Mapping[str, object] | None = None
 ) -> Parameters:
-    """Quantised first parameters: ``given`` ones by name ("conv1" or "conv1.weight", "conv1.bias"), the rest drawn.
-
-    Given weights are real arrays [kh, kw, Cin/groups, Cout] (a Linear layer: [1, 1, in, out]), biases [Cout].
-    Raises ModelError naming every wrong shape, non-finite value and unknown name.
-    """
-    rest = {name + ("" if "." in name else ".weight"): value for name, value in (given or {}).items()}
-    problems: list[str] = []
-    weights: list[Ints] = []
-    biases: list[Ints | None] = []
-    for stage in network.stages:
-        weight, bias = draw(seed, stage.index, stage.weight_shape, stage.bias is not None)
-        if (value := rest.pop(f"{stage.name}.weight", None)) is not None:
-            weight = _given(stage, value, stage.weight_shape, "weight", problems)  # type: ignore[assignment]
-        if bias is not None and (value := rest.pop(f"{stage.name}.bias", None)) is not None:
-            bias = _given(stage, value, (stage.out_channels,), "bias", problems)
-        if problems:
-            continue
-        weights.append(stage.master.quantise(weight))
-        biases.append(None if stage.bias is None else stage.bias.quantise(bias))
-    names = [
-        f"{s.name}.{kind}"
-        for s in network.stages
-        for kind in ("weight", "bias")
-        if kind == "weight" or s.bias
-    ]
-    problems += [f"weights: {name} is no parameter of the model; it has {', '.join(names)}" for name in rest]
-    if problems:
-        raise ModelError(problems)
-    return Parameters(tuple(weights), tuple(biases))
+    """First parameters in the formats of their stages; arguments and errors as :func:`real_parameters`."""
+    real = real_parameters(network, seed, given)
+    pairs = list(zip(network.stages, real, strict=True))
+    return Parameters(
+        tuple(stage.master.quantise(weight) for stage, (weight, _) in pairs),
+        tuple(None if stage.bias is None else stage.bias.quantise(bias) for stage, (_, bias) in pairs),
+    )
