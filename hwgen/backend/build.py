@@ -1,0 +1,230 @@
+"""The build directory: everything made of one model, checked when it is read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..data import Dataset
+from ..errors import BuildError
+from ..ir.initial import Parameters
+from ..plan.plan import Plan, StagePlan
+from ..plan.serial import plan_from_json, plan_to_json
+from .arrays import pack, unpack
+from .writer import write_tree
+
+__all__ = ["FORMAT", "MANIFEST", "RESULT", "Build", "build", "load_build"]
+
+FORMAT = 1
+"""Version of the build directory's layout; another one is refused."""
+MANIFEST = "manifest.json"
+RESULT = "result.json"
+DATA_FILES = {"plan.json", "plan.txt", "parameters.npz", "data.npz"}
+"""What every build has beside its Verilog."""
+TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
+
+
+@dataclass(frozen=True, eq=False)
+class Build:
+    """A build directory in memory. ``files`` are the Verilog texts by path relative to ``path``.
+
+    ``parameters`` are the first ones, drawn or given; ``dataset`` is quantised; ``seed`` drew the parameters.
+    """
+
+    path: Path
+    plan: Plan
+    parameters: Parameters
+    dataset: Dataset
+    files: Mapping[str, str]
+    seed: int
+    manifest: Mapping[str, Any]
+
+
+def build(
+    source: Path, out: Path, *, seed: int = 0, progress: Callable[[str], None] = lambda step: None
+) -> dict[str, Any]:
+    """Builds the model of the Python file ``source`` into the directory ``out``; the result of docs/result.md.
+
+    The same source and seed give the same files, except the seconds in result.json. ``progress`` is told each
+    step as it begins. Raises an HwgenError, and leaves ``out`` as it was, if something is wrong.
+    """
+    from ..frontend.loader import load_source
+    from ..plan.describe import describe
+    from ..plan.planner import plan_network
+    from .verilog import build_number, emit  # loads Amaranth
+
+    start = time.monotonic()
+    before = _earlier_files(out)
+    progress(f"loading {source}")
+    loaded = load_source(source, seed)
+    progress("planning")
+    plan = plan_network(loaded.network)
+    progress("emitting Verilog")
+    verilog = emit(plan)
+    files: dict[str, str | bytes] = {
+        "plan.json": plan_to_json(plan),
+        "plan.txt": describe(plan),
+        "parameters.npz": pack(_parameter_tensors(plan, loaded.parameters)),
+        "data.npz": pack({name: getattr(loaded.dataset, name) for name in TENSORS}),
+        **verilog,
+    }
+    number = f"0x{build_number(plan):08x}"
+    manifest = {
+        "format": FORMAT,
+        "hwgen": __version__,
+        "build": number,
+        "seed": seed,
+        "files": {name: _sha256(content) for name, content in sorted(files.items())},
+    }
+    result = {
+        "command": "build",
+        "hwgen": __version__,
+        "build": number,
+        "seed": seed,
+        "seconds": round(time.monotonic() - start, 3),
+        "verilog_files": len(verilog),
+        "verilog_bytes": sum(len(text.encode()) for text in verilog.values()),
+        **_predictions(plan),
+    }
+    progress(f"writing {out}")
+    written = {**files, MANIFEST: _json(manifest), RESULT: _json(result)}
+    write_tree(out, written, remove=before)
+    return result
+
+
+def load_build(path: Path) -> Build:
+    """Reads a build directory and checks it against its manifest.
+
+    Raises BuildError if it is missing, of another version or format, or a file is missing or was changed.
+    """
+    from .verilog import build_number  # loads Amaranth
+
+    manifest = _manifest(path)
+    contents = {name: _checked(path / name, digest) for name, digest in manifest["files"].items()}
+    plan = plan_from_json(contents["plan.json"].decode())
+    if manifest["build"] != f"0x{build_number(plan):08x}":
+        raise BuildError(
+            f"{path / MANIFEST}: build {manifest['build']} is not that of plan.json; build again"
+        )
+    tensors = unpack(contents["parameters.npz"])
+    names = [planned.stage.name for planned in plan.stages]
+    return Build(
+        path=path,
+        plan=plan,
+        parameters=Parameters(
+            tuple(tensors[f"{name}.weight"] for name in names),
+            tuple(tensors.get(f"{name}.bias") for name in names),
+        ),
+        dataset=Dataset(**unpack(contents["data.npz"])),
+        files={name: contents[name].decode() for name in contents if name.startswith("verilog/")},
+        seed=manifest["seed"],
+        manifest=manifest,
+    )
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    place = path / MANIFEST
+    if not place.is_file():
+        raise BuildError(
+            f"{path}: no build directory (no {MANIFEST}); make one with hwgen build SOURCE -o {path}"
+        )
+    manifest = _read_json(place)
+    if not isinstance(manifest, dict) or not {"format", "hwgen"} <= manifest.keys():
+        raise BuildError(f"{place}: not written by hwgen, or damaged; build again")
+    if manifest["format"] != FORMAT:
+        raise BuildError(
+            f"{path}: build directory of format {manifest['format']}, this is {FORMAT}; build again"
+        )
+    if manifest["hwgen"] != __version__:
+        raise BuildError(f"{path}: built by hwgen {manifest['hwgen']}, this is {__version__}; build again")
+    if not _complete(manifest):
+        raise BuildError(f"{place}: not written by hwgen, or damaged; build again")
+    return manifest
+
+
+def _read_json(path: Path) -> object:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _complete(manifest: dict[str, Any]) -> bool:
+    """Whether a manifest of this version has all that a build needs."""
+    files = manifest.get("files")
+    return (
+        isinstance(manifest.get("build"), str)
+        and isinstance(manifest.get("seed"), int)
+        and isinstance(files, dict)
+        and files.keys() >= DATA_FILES
+        and all(isinstance(digest, str) for digest in files.values())
+    )
+
+
+def _checked(path: Path, digest: str) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BuildError(f"{path}: cannot be read ({error.strerror}); build again") from None
+    if _sha256(content) != digest:
+        raise BuildError(f"{path}: changed since it was built; build again")
+    return content
+
+
+def _earlier_files(out: Path) -> list[str]:
+    """What an earlier build left in ``out``. Raises BuildError if ``out`` holds something else."""
+    if not out.is_dir() or {entry.name for entry in out.iterdir()} <= {RESULT}:
+        return []
+    manifest = _read_json(out / MANIFEST)
+    if not isinstance(manifest, dict) or not isinstance(files := manifest.get("files"), dict):
+        raise BuildError(f"{out}: not empty and no build directory; give a new directory with -o")
+    return list(files)
+
+
+def _parameter_tensors(plan: Plan, parameters: Parameters) -> dict[str, Any]:
+    tensors = {}
+    for planned, weight, bias in zip(plan.stages, parameters.weights, parameters.biases, strict=True):
+        tensors[f"{planned.stage.name}.weight"] = weight
+        if bias is not None:
+            tensors[f"{planned.stage.name}.bias"] = bias
+    return tensors
+
+
+def _predictions(plan: Plan) -> dict[str, Any]:
+    prediction = plan.prediction
+    return {
+        "multipliers": plan.multipliers,
+        "macs_per_sample": plan.network.macs,
+        "batch": plan.network.update.batch,
+        "predicted_cycles_per_sample": prediction.cycles_per_sample,
+        "predicted_cycles_per_batch": prediction.cycles_per_batch,
+        "predicted_occupancy": prediction.occupancy,
+        "predicted_latency": prediction.latency,
+        "bottleneck": prediction.bottleneck,
+        "stages": [_stage(planned) for planned in plan.stages],
+    }
+
+
+def _stage(planned: StagePlan) -> dict[str, Any]:
+    fold, folding = planned.fold, planned.folding
+    return {
+        "name": planned.stage.name,
+        "array": [fold.pk, fold.pn],
+        "folding": {"u": folding.u, "pc": folding.pc, "pn": folding.pn, "b": folding.b},
+        "multipliers": fold.multipliers,
+        "macs": dict(zip(("forward", "backward", "gradient"), planned.stage.macs, strict=True)),
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1) + "\n"
+
+
+def _sha256(content: str | bytes) -> str:
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()

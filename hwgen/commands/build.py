@@ -1,0 +1,54 @@
+"""``hwgen build``: plan a model and write its Verilog."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import report
+
+__all__ = ["NAME", "add_arguments", "run"]
+
+NAME = "build"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds this command's arguments."""
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="Python file that defines a model")
+    parser.add_argument(
+        "-o", dest="out", metavar="DIR", type=Path, required=True, help="the build directory to write"
+    )
+    parser.add_argument(
+        "--seed", type=report.seed, default=0, metavar="N", help="draws the first weights (default: 0)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Builds, and shows what was built."""
+    from ..backend.build import build
+
+    with report.Progress() as progress:
+        result = build(arguments.source, arguments.out, seed=arguments.seed, progress=progress)
+    report.show(result, _text(result, arguments.out), arguments.json)
+    return 0
+
+
+def _text(result: Mapping[str, Any], out: Path) -> str:
+    rows = [("stage", "array", "multipliers", "multiply-accumulates a sample")]
+    for stage in result["stages"]:
+        pk, pn = stage["array"]
+        rows.append(
+            (stage["name"], f"{pk}×{pn}", str(stage["multipliers"]), str(sum(stage["macs"].values())))
+        )
+    return "\n".join(
+        (
+            report.table(rows),
+            f"{result['multipliers']} multipliers; predicted: {result['predicted_cycles_per_sample']:.1f} cycles a "
+            f"sample, {result['predicted_cycles_per_batch']:.0f} a batch of {result['batch']}, occupancy "
+            f"{result['predicted_occupancy']:.1%}; slowest: {result['bottleneck']}",
+            f"build {result['build']} written to {out} in {result['seconds']:.1f} s",
+            f"simulate it: hwgen sim {out}",
+        )
+    )

@@ -1,0 +1,119 @@
+"""What commands show: progress on standard error, the result on standard output and in result.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from ..backend.writer import write_tree
+
+__all__ = [
+    "LINE_SECONDS",
+    "Progress",
+    "fraction",
+    "natural",
+    "positive",
+    "seed",
+    "show",
+    "table",
+    "write_result",
+]
+
+LINE_SECONDS = 5.0
+"""Time between two lines of progress where standard error is no terminal."""
+REDRAW_SECONDS = 0.1
+SEED_BITS = 32
+
+
+class Progress:
+    """Progress of long work: one line that is redrawn on a terminal, else a line now and then.
+
+    Call it with a text, and with how much of how much is done where that is known. A new text without numbers,
+    a step, is always shown. A context manager: leaving it clears the line.
+    """
+
+    def __init__(self, stream: TextIO | None = None):
+        self._stream = sys.stderr if stream is None else stream
+        self._redraw = self._stream.isatty()
+        self._next = 0.0
+        self._step: str | None = None
+
+    def __call__(self, text: str, done: int | None = None, total: int | None = None) -> None:
+        now = time.monotonic()
+        step = text if done is None else None
+        if now < self._next and (step is None or step == self._step):
+            return
+        self._step = step
+        self._next = now + (REDRAW_SECONDS if self._redraw else LINE_SECONDS)
+        if done is not None:
+            text = f"{text} {done}" if total is None else f"{text} {done}/{total}"
+        self._stream.write(f"\r\x1b[K{text}" if self._redraw else f"{text}\n")
+        self._stream.flush()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._redraw:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+def show(result: Mapping[str, Any], text: str, as_json: bool) -> None:
+    """Writes the result to standard output: as JSON, or the ``text`` for people."""
+    sys.stdout.write(json.dumps(result, indent=1) + "\n" if as_json else text + "\n")
+    sys.stdout.flush()
+
+
+def write_result(directory: Path, result: Mapping[str, Any]) -> None:
+    """Writes result.json. Raises BuildError if that cannot be done."""
+    write_tree(directory, {"result.json": json.dumps(result, indent=1) + "\n"})
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Rows of text in aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number from 1."""
+    return _whole(text, 1, None)
+
+
+def natural(text: str) -> int:
+    """An argument that is a whole number from 0."""
+    return _whole(text, 0, None)
+
+
+def seed(text: str) -> int:
+    """An argument that is a seed: 32 bits, as wide as the device's register."""
+    return _whole(text, 0, (1 << SEED_BITS) - 1)
+
+
+def fraction(text: str) -> float:
+    """An argument that is a probability below 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}; give a number of at least 0 and below 1")
+    return value
+
+
+def _whole(text: str, least: int, most: int | None) -> int:
+    value = int(text) if text.isdecimal() and len(text) < 20 else -1
+    if value < least or (most is not None and value > most):
+        limits = f"from {least}" if most is None else f"from {least} to {most}"
+        raise argparse.ArgumentTypeError(f"{text!r}; give a whole number {limits}")
+    return value

