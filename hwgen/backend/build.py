@@ -49,7 +49,7 @@ class Build:
 def build(
     source: Path, out: Path, *, seed: int = 0, progress: Callable[[str], None] = lambda step: None
 ) -> dict[str, Any]:
-    """Builds the model of the Python file ``source`` into the directory ``out``; the result of docs/result.md.
+    """Builds the model of the Python file ``source`` into directory ``out``; the result of docs/result.md.
 
     The same source and seed give the same files, except the seconds in result.json. ``progress`` is told each
     step as it begins. Raises an HwgenError, and leaves ``out`` as it was, if something is wrong.

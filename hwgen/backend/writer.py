@@ -24,9 +24,9 @@ def write_tree(directory: Path, files: Mapping[str, str | bytes], remove: Iterab
     """Writes ``files`` (relative path → content; text as UTF-8) below ``directory``, which is made if needed.
 
     Files that already have their content are left alone, others beside them too, except those named in
-    ``remove``. Everything is written to a temporary directory on the same file system first and then moved into
-    place, so a full disk or Ctrl-C leaves the old state. Raises BuildError, in one line, if the disk is full, a
-    path is not writable or is a file where a directory is needed, and so on.
+    ``remove``. Everything is written to a temporary directory on the same file system first and then moved
+    into place, so a full disk or Ctrl-C leaves the old state. Raises BuildError, in one line, if the disk is
+    full, a path is not writable or is a file where a directory is needed, and so on.
     """
     contents = {
         name: text.encode() if isinstance(text, str) else text for name, text in sorted(files.items())

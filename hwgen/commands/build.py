@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _text(result: Mapping[str, Any], out: Path) -> str:
-    rows = [("stage", "array", "multipliers", "multiply-accumulates a sample")]
+    rows: list[tuple[str, ...]] = [("stage", "array", "multipliers", "multiply-accumulates a sample")]
     for stage in result["stages"]:
         pk, pn = stage["array"]
         rows.append(
@@ -45,9 +45,10 @@ def _text(result: Mapping[str, Any], out: Path) -> str:
     return "\n".join(
         (
             report.table(rows),
-            f"{result['multipliers']} multipliers; predicted: {result['predicted_cycles_per_sample']:.1f} cycles a "
-            f"sample, {result['predicted_cycles_per_batch']:.0f} a batch of {result['batch']}, occupancy "
-            f"{result['predicted_occupancy']:.1%}; slowest: {result['bottleneck']}",
+            f"{result['multipliers']} multipliers, slowest: {result['bottleneck']}",
+            f"predicted: {result['predicted_cycles_per_sample']:.1f} cycles a sample, "
+            f"{result['predicted_cycles_per_batch']:.0f} a batch of {result['batch']}, "
+            f"occupancy {result['predicted_occupancy']:.1%}",
             f"build {result['build']} written to {out} in {result['seconds']:.1f} s",
             f"simulate it: hwgen sim {out}",
         )

@@ -34,8 +34,8 @@ SEED_BITS = 32
 class Progress:
     """Progress of long work: one line that is redrawn on a terminal, else a line now and then.
 
-    Call it with a text, and with how much of how much is done where that is known. A new text without numbers,
-    a step, is always shown. A context manager: leaving it clears the line.
+    Call it with a text, and with how much of how much is done where that is known. A step, which is a new
+    text without numbers, is always shown. A context manager: leaving it clears the line.
     """
 
     def __init__(self, stream: TextIO | None = None):

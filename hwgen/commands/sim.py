@@ -22,7 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", type=Path, help="a directory that hwgen build made")
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
-        "--batches", type=report.positive, metavar="N", help="training batches to run (default: 1)"
+        "--batches",
+        type=report.positive,
+        metavar="N",
+        help="training batches to run (default: 1; none with --eval)",
     )
     length.add_argument(
         "--epochs", type=report.positive, metavar="N", help="passes over the training data to run"
@@ -77,8 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
         progress(f"reading {arguments.directory}")
         build = load_build(arguments.directory)
         seed = build.seed if arguments.seed is None else arguments.seed
+        nothing = arguments.batches is None and arguments.epochs is None and not arguments.eval
         options = SimOptions(
-            batches=1 if arguments.batches is None and arguments.epochs is None else arguments.batches,
+            batches=1 if nothing else arguments.batches,
             epochs=arguments.epochs,
             evaluate=arguments.eval,
             simulator=arguments.simulator,
@@ -109,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    rows = [("stage", "forward", "backward", "gradient")]
+    rows: list[tuple[str, ...]] = [("stage", "forward", "backward", "gradient")]
     rows += [(stage["name"], *_shares(stage["occupancy"])) for stage in result["stages"]]
     rows.append(("all", *_shares(result["occupancy"])))
     lines = [

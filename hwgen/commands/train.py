@@ -85,7 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _text(result: Mapping[str, Any]) -> str:
     lines = [
-        f"{result['epochs']} epochs, {result['batches']} batches of {result['batch']}, {result['seconds']:.1f} s",
+        f"{result['epochs']} epochs in {result['seconds']:.1f} s: "
+        f"{result['batches']} batches of {result['batch']}",
         f"mean loss: {result['losses'][0]:.4f} in the first epoch, {result['losses'][-1]:.4f} in the last",
     ]
     if result["accuracy"] is not None:
