@@ -7,8 +7,8 @@ hwgen sim build/digits --epochs 8 --eval
 from hwgen import Model, nn
 from hwgen.data import digits
 
-# array=(Pk, Pn) is the size of a layer's systolic array; every cell holds some of the weights and multiplies in
-# the forward, backward and gradient pass at the same time. The convolutions take 512 cycles an image each.
+# array=(Pk, Pn) is the size of a layer's systolic array; every cell holds some of the weights and multiplies
+# in the forward, backward and gradient pass at the same time. The convolutions take 512 cycles an image each.
 model = Model(
     input=(8, 8, 1),
     layers=[

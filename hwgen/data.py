@@ -1,4 +1,4 @@
-"""Images and labels: data sets, their checks against a network, and the order in which an epoch takes samples."""
+"""Images and labels: data sets, their checks against a network, the order of samples in an epoch."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def quantise_images(network: Network, images: object, where: str = "images") -> 
         raise DataError(f"{where}: values of type {array.dtype}; give real numbers or integers")
     if array.ndim != 4 or array.shape[1:] != shape:
         raise DataError(
-            f"{where}: shape {array.shape}; the network takes images (H, W, C) = {shape}, give (N, H, W, C) = "
-            f"(N, {', '.join(map(str, shape))})"
+            f"{where}: shape {array.shape}; the network takes images (H, W, C) = {shape}, "
+            f"give (N, H, W, C) = (N, {', '.join(map(str, shape))})"
         )
     if array.dtype.kind == "f":
         _refuse(array, ~np.isfinite(array), where, "give finite numbers")
@@ -110,8 +110,8 @@ def split(images: object, labels: object, held_out: float = 0.2, seed: int = 0) 
 
 
 def digits(held_out: float = 0.2, seed: int = 0) -> Dataset:
-    """The 1,797 handwritten digits of scikit-learn: images [N, 8, 8, 1] in [0, 1], labels 0..9, split by seed."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # slow import, only needed here
+    """The 1,797 digits of scikit-learn: images [N, 8, 8, 1] in [0, 1], labels 0..9, split by seed."""
+    from sklearn.datasets import load_digits  # slow import, only needed here
 
     bunch = load_digits()
     return split(bunch.images[..., None] / 16.0, bunch.target, held_out, seed)

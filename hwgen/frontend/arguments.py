@@ -1,7 +1,8 @@
-"""Reading a layer's arguments: bad ones are written down with what to give, and replaced by a harmless value."""
+"""Reading a layer's arguments: bad ones are noted with what to give, and replaced by a harmless value."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import re
@@ -16,11 +17,11 @@ Pads = tuple[int, int, int, int]
 
 
 def _is_whole(value: object, low: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= low
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= low
 
 
 class Arguments:
-    """The arguments of one layer of kind ``kind``; ``settings`` are its keywords, ``known`` all that it takes."""
+    """The arguments of one layer ``kind``; ``settings`` are its keywords, ``known`` all that it takes."""
 
     def __init__(self, kind: str, known: Sequence[str], settings: Mapping[str, object]):
         self._problems: list[str] = []
@@ -51,8 +52,10 @@ class Arguments:
 
     def positive_real(self, role: str, value: object, fallback: float) -> float:
         """A finite number above 0."""
-        if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and value > 0:
-            return float(value)
+        if not isinstance(value, bool) and isinstance(value, Real):
+            with contextlib.suppress(OverflowError):
+                if math.isfinite(value) and float(value) > 0:
+                    return float(value)
         self.say(f"{role} = {value!r}; give a number above 0")
         return fallback
 
@@ -73,14 +76,15 @@ class Arguments:
         return (low, low)
 
     def pads(self, role: str, value: object) -> Pads:
-        """One integer, (vertical, horizontal), or (top, left, bottom, right), as (top, left, bottom, right)."""
+        """(top, left, bottom, right) from one integer, (vertical, horizontal), or all four."""
         if _is_whole(value, 0):
-            return (int(value),) * 4  # type: ignore[call-overload, return-value]
+            return (int(value),) * 4  # type: ignore[call-overload]
         if isinstance(value, (tuple, list)) and len(value) in (2, 4) and all(_is_whole(v, 0) for v in value):
             sides = tuple(int(v) for v in value)
             return sides * (4 // len(sides))  # type: ignore[return-value]
         self.say(
-            f"{role} = {value!r}; give an integer, (vertical, horizontal) or (top, left, bottom, right), 0 or more"
+            f"{role} = {value!r}; give an integer, (vertical, horizontal) or (top, left, bottom, right), "
+            "0 or more"
         )
         return (0, 0, 0, 0)
 

@@ -30,15 +30,15 @@ SPARE_BITS = 1
 def calibrate(model: Model, images: object, labels: object, *, seed: int = 0, batches: int = 4) -> Model:
     """A copy of ``model`` whose formats have binary points that fit its tensors on sample data.
 
-    The model is trained in float64 from its first weights (given ones, the rest drawn from ``seed``) on ``batches``
-    mini-batches of the samples, drawn in a seeded order and repeated if they are few. The largest absolute value of
-    every weight, bias, output (behind ReLU and pool) and error places the binary point of that tensor, with one spare
-    bit, at the width that the model gives to its role. Formats that the user gave a layer, and ``Formats.input``,
-    stay; a tensor that is always 0 keeps its role's default. Integer images count as values in the input format, which
-    then stays too.
+    The model is trained in float64 from its first weights (given ones, the rest drawn from ``seed``) on
+    ``batches`` mini-batches of the samples, drawn in a seeded order and repeated if they are few. The largest
+    absolute value of every weight, bias, output (behind ReLU and pool) and error places the binary point of
+    that tensor, with one spare bit, at the width that the model gives to its role. Formats that the user gave
+    a layer, and ``Formats.input``, stay; a tensor that is always 0 keeps its role's default. Integer images
+    count as values in the input format, which then stays too.
 
-    ``images`` [N, H, W, C], ``labels`` [N]. Raises ModelError with every mistake of the model, DataError for samples
-    that do not fit it or ``batches`` below 1.
+    ``images`` [N, H, W, C], ``labels`` [N]. Raises ModelError with every mistake of the model, DataError for
+    samples that do not fit it or ``batches`` below 1.
     """
     if batches < 1:
         raise DataError(f"calibrate: batches = {batches}; give at least 1")
@@ -60,7 +60,7 @@ def calibrate(model: Model, images: object, labels: object, *, seed: int = 0, ba
 
 
 def point(width: int, peak: float, spare: int = SPARE_BITS) -> Q | None:
-    """The finest format of ``width`` bits that holds ±``peak`` with ``spare`` bits to spare; None for a peak of 0."""
+    """The finest format of ``width`` bits for ±``peak`` with ``spare`` bits left; None for a peak of 0."""
     if not peak > 0 or not math.isfinite(peak):
         return None
     frac = width - 1 - math.frexp(peak)[1]
@@ -70,7 +70,7 @@ def point(width: int, peak: float, spare: int = SPARE_BITS) -> Q | None:
 
 
 def _real_network(model: Model) -> Network:
-    """Geometry and update of the model; its mistakes are reported, its own binary points are left out of it."""
+    """Geometry and update of the model without its binary points. Raises ModelError with its mistakes."""
     graph = check(infer_shapes(model.graph()))
     nodes = tuple(replace(node, formats=LayerFormats()) for node in graph.nodes)
     return lower(replace(graph, nodes=nodes, formats=Formats(input=model.formats.input_format())))

@@ -26,10 +26,10 @@ RESERVED = ("input", "loss", "image", "label", "result")
 class Model:
     """A network, its loss, its optimizer and its number formats.
 
-    ``input`` is (H, W, C) or (features,); ``layers`` run one after another. ``weights`` gives first weights as real
-    arrays by name ("conv1" or "conv1.weight": [kh, kw, Cin/groups, Cout], "conv1.bias": [Cout]; Linear:
-    [1, 1, in, out]); what is not given is drawn from the seed. Nothing is checked before :meth:`network`, which
-    reports every mistake at once.
+    ``input`` is (H, W, C) or (features,); ``layers`` run one after another. ``weights`` gives first weights
+    as real arrays by name ("conv1" or "conv1.weight": [kh, kw, Cin/groups, Cout], "conv1.bias": [Cout];
+    Linear: [1, 1, in, out]); what is not given is drawn from the seed. Nothing is checked before
+    :meth:`network`, which reports every mistake at once.
     """
 
     input: tuple[int, ...]
@@ -65,12 +65,12 @@ class Model:
         else:
             what = "missing" if self.loss is None else f"{_spell(self.loss)}"
             problems.append(f"loss: {what}; give loss=nn.SoftmaxCrossEntropy()")
-        optimizer = self.optimizer
+        optimizer: object = self.optimizer
         if not isinstance(optimizer, SGD):
             problems.append(f"optimizer: {_spell(optimizer)}; give optimizer=nn.SGD(lr=0.1, batch=16)")
             optimizer = SGD()
         problems += [f"optimizer: {problem}" for problem in optimizer.problems]
-        formats = self.formats
+        formats: object = self.formats
         if not isinstance(formats, Formats):
             problems.append(f"formats: {formats!r}; give formats=Formats(activation=16, weight=16, ...)")
             formats = Formats()
@@ -78,7 +78,7 @@ class Model:
         return Graph(self.name or "model", shape, tuple(nodes), formats, rule, tuple(problems))
 
     def network(self, seed: int = 0) -> Network:
-        """The lowered network; ``seed`` drives stochastic rounding. Raises ModelError holding every mistake."""
+        """The lowered network; ``seed`` drives stochastic rounding. Raises ModelError with every mistake."""
         return lower(self.graph(), seed)
 
     def parameters(self, network: Network, seed: int = 0) -> Parameters:
@@ -92,7 +92,7 @@ class Model:
 
 def _input_shape(value: object, problems: list[str]) -> tuple[int, ...]:
     whole = isinstance(value, (tuple, list)) and all(
-        isinstance(v, Integral) and not isinstance(v, bool) and int(v) > 0 for v in value
+        not isinstance(v, bool) and isinstance(v, Integral) and int(v) > 0 for v in value
     )
     if whole and len(value) in (1, 3):  # type: ignore[arg-type]
         return tuple(int(v) for v in value)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A small training run in real numbers that notes how large every tensor gets; :mod:`.calibrate` reads the notes."""
+"""A small training run in real numbers that notes how large every tensor gets, for :mod:`.calibrate`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Peaks:
 
 
 def taps(window: Window2d) -> Ints:
-    """Flat input pixel under [output pixel, kernel position]; ``pixels_in`` stands for a place outside the image."""
+    """Flat input pixel under [output pixel, kernel position]; ``pixels_in`` is a place outside the image."""
     outputs = [(oy, ox) for oy in range(window.out_height) for ox in range(window.out_width)]
     places = [(ky, kx) for ky in range(window.kernel[0]) for kx in range(window.kernel[1])]
     index = np.full((len(outputs), len(places)), window.pixels_in, dtype=np.int64)
@@ -49,8 +49,9 @@ def taps(window: Window2d) -> Ints:
 class FloatRun:
     """Mini-batch SGD in float64 over a network whose number formats are ignored.
 
-    ``parameters`` holds weight [kh, kw, cin, Cout] and bias [Cout] or None of every stage; :meth:`step` changes them.
-    ``peaks`` are the largest absolute values seen, one a stage; errors are those of single samples, as in the hardware.
+    ``parameters`` holds weight [kh, kw, cin, Cout] and bias [Cout] or None of every stage; :meth:`step`
+    changes them. ``peaks`` are the largest absolute values seen, one a stage; errors are those of single
+    samples, as in the hardware.
     """
 
     def __init__(self, network: Network, parameters: Sequence[tuple[Floats, Floats | None]]):
@@ -121,7 +122,7 @@ class _Layer:
             seen = padded[:, self._pool]
             self._argmax = seen.argmax(axis=2)
             y = seen.max(axis=2)
-        return y
+        return np.asarray(y)
 
     def backward(self, error: Floats, weight: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """dX, dW, db (sums over the batch), and the error behind the pool's and ReLU's adjoint."""
@@ -130,7 +131,7 @@ class _Layer:
             spread = np.zeros((batch, stage.M + 1, stage.out_channels))
             outputs = np.arange(self._pool.shape[0])[None, :, None]
             pixel = self._pool[outputs, self._argmax]
-            sample, _, channel = np.indices(error.shape, sparse=True)
+            sample, channel = np.arange(batch)[:, None, None], np.arange(stage.out_channels)
             np.add.at(spread, (sample, pixel, channel), error)
             error = spread[:, : stage.M]
         if self._positive is not None:
@@ -141,7 +142,7 @@ class _Layer:
         dx = np.zeros((batch, stage.window.pixels_in + 1, stage.in_channels))
         spots = columns.reshape(batch, stage.M, stage.groups, stage.window.positions, stage.cin)
         spots = spots.swapaxes(2, 3).reshape(batch, stage.M, stage.window.positions, stage.in_channels)
-        np.add.at(dx, (slice(None), self._taps), spots)
+        np.add.at(dx, (np.arange(batch)[:, None, None], self._taps[None]), spots)
         return dx[:, :-1], dw, error.sum(axis=(0, 1)), error
 
 

@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Source:
-    """What a model file gives: the model, its network, first parameters, and data in the network's input format."""
+    """What a model file gives: model, network, first parameters, and data in the network's input format."""
 
     path: Path
     model: Model
@@ -42,12 +42,14 @@ class Source:
 def load_source(path: str | Path, seed: int = 0) -> Source:
     """Execute a model file and lower what it defines.
 
-    The file sets ``model = Model(...)`` and may set ``data``: a Dataset, or a function network -> Dataset; without it the
-    data is random, 8 batches. It may import modules that lie beside it. ``seed`` draws the first weights, the random
-    data and the random bits of stochastic rounding.
+    The file sets ``model = Model(...)`` and may set ``data``: a Dataset, or a function network -> Dataset;
+    without it the
+    data is random, 8 batches. It may import modules that lie beside it. ``seed`` draws the first weights, the
+    random data and the random bits of stochastic rounding.
 
-    Raises ModelError or DataError, ``file:line: what; what to do``, if the file cannot be read or run or defines
-    something else; ModelError with every mistake of the model; DataError with the first bad image or label.
+    Raises ModelError or DataError, ``file:line: what; what to do``, if the file cannot be read or run or
+    defines something else; ModelError with every mistake of the model; DataError with the first bad image or
+    label.
     """
     path = Path(path)
     script = _Script(path)
@@ -67,7 +69,7 @@ class _Script:
         self.path = path
         if path.suffix in _IMPORTS_LATER:
             raise ModelError(
-                f"{path}: {path.suffix} files are not yet read; write the network in Python, model = Model(...)"
+                f"{path}: {path.suffix} files are not yet read; write the network in Python: model = Model()"
             )
         if path.suffix != ".py" and not path.is_dir():
             raise ModelError(f"{path}: not a Python file; give a .py file that sets model = Model(...)")
@@ -96,7 +98,7 @@ class _Script:
         return module.__dict__
 
     def guard(self, action: Callable[[], Result], kind: type[HwgenError]) -> Result:
-        """Run the user's code; its exceptions become errors that name the line. An HwgenError keeps its class."""
+        """Run the user's code; exceptions become errors that name the line. An HwgenError keeps its class."""
         try:
             return action()
         except ModelError as error:
@@ -176,7 +178,7 @@ def _kind(value: object) -> str:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[None]:
-    """Let the file import its neighbours; they are forgotten afterwards, so that two files may each have theirs."""
+    """Let the file import its neighbours; they are forgotten afterwards: two files may each have theirs."""
     place = str(folder.resolve())
     known = set(sys.modules)
     neighbours: list[str] = []

@@ -74,10 +74,10 @@ def _weighted(given: Arguments, op: ops.Op, settings: dict[str, object]) -> Laye
     if array is not None:
         array = given.pair("array", array, 1)
     wish = Wish(*(given.optional_whole(key, settings.get(key), 1) for key in ("u", "pc", "pn", "b")))
-    if array is not None and wish.u and wish.pc and wish.u * wish.pc != array[0]:  # type: ignore[index]
-        given.say(f"array={array} has Pk = {array[0]} but u·pc = {wish.u}·{wish.pc}; drop one of them")  # type: ignore[index]
-    if array is not None and wish.pn and wish.pn != array[1]:  # type: ignore[index]
-        given.say(f"array={array} has Pn = {array[1]} but pn = {wish.pn}; drop one of them")  # type: ignore[index]
+    if array is not None and wish.u and wish.pc and wish.u * wish.pc != array[0]:
+        given.say(f"array={array} has Pk = {array[0]} but u·pc = {wish.u}·{wish.pc}; drop one of them")
+    if array is not None and wish.pn and wish.pn != array[1]:
+        given.say(f"array={array} has Pn = {array[1]} but pn = {wish.pn}; drop one of them")
     formats = settings.get("formats")
     if formats is None:
         formats = LayerFormats()
@@ -85,7 +85,7 @@ def _weighted(given: Arguments, op: ops.Op, settings: dict[str, object]) -> Laye
         given.say(f"formats = {formats!r}; give nn.Formats(w=Q(width, frac), y=, dy=, bias=)")
         formats = LayerFormats()
     frozen = given.flag("frozen", settings.get("frozen", False))
-    return Layer(op, given.name(settings.get("name")), frozen, array, wish, formats, given.found())  # type: ignore[arg-type]
+    return Layer(op, given.name(settings.get("name")), frozen, array, wish, formats, given.found())
 
 
 def Conv2d(
@@ -135,7 +135,7 @@ def MaxPool2d(
     padding: int | tuple[int, int] | tuple[int, int, int, int] = 0,
     **settings: object,
 ) -> Layer:
-    """Max-pooling in floor mode; ``stride`` defaults to the kernel's size. Ties go to the first in raster order."""
+    """Max-pooling, floor mode; ``stride`` defaults to the kernel. Ties go to the first in raster order."""
     given = Arguments("MaxPool2d", ("kernel_size", "stride", "padding", "name"), settings)
     kernel = given.pair("kernel_size", kernel_size, 1)
     op = ops.MaxPool2d(

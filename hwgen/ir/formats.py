@@ -46,9 +46,10 @@ class LayerFormats:
 class Formats:
     """Widths in bits by role.
 
-    ``activation``, ``weight``, ``error``, ``lr``: 4..24. ``master`` (weight..32) is the width that the update works
-    on; its top bits are the weight. ``bias`` 8..32. ``input`` is the images' format (default: activation bits, ±2).
-    ``rounding`` of the update is "nearest" (half to even) or "stochastic" (then master may equal weight).
+    ``activation``, ``weight``, ``error``, ``lr``: 4..24. ``master`` (weight..32) is the width that the update
+    works on; its top bits are the weight. ``bias`` 8..32. ``input`` is the images' format (default:
+    activation bits, ±2). ``rounding`` of the update is "nearest" (half to even) or "stochastic" (then master
+    may equal weight).
     """
 
     activation: int = 16
@@ -70,7 +71,8 @@ class Formats:
         least = self.weight if _whole(self.weight, MIN_WIDTH, MAX_WIDTH) else MIN_WIDTH
         if not _whole(self.master, least, MAX_MASTER):
             found.append(
-                f"formats: master = {self.master!r} bits; give {least}..{MAX_MASTER} (the weight is its top bits)"
+                f"formats: master = {self.master!r} bits; give {least}..{MAX_MASTER} "
+                "(the weight is its top bits)"
             )
         if not _whole(self.bias, MIN_BIAS, MAX_MASTER):
             found.append(f"formats: bias = {self.bias!r} bits; give {MIN_BIAS}..{MAX_MASTER}")
@@ -83,7 +85,7 @@ class Formats:
         return self.input or Q(self.activation, self.activation - 2)
 
     def activation_format(self) -> Q:
-        """Format of a layer's output unless given: 16 bits reach ±16, narrow ones keep half their bits as fraction."""
+        """Format of a layer's output unless given: 16 bits reach ±16, narrow ones keep half as fraction."""
         return Q(self.activation, max(self.activation - 5, self.activation // 2))
 
     def weight_format(self) -> Q:
@@ -123,7 +125,7 @@ def format_problems(
 
 
 def layer_format_problems(where: str, formats: LayerFormats, master: object) -> list[str]:
-    """What is wrong with a layer's own formats beside a master of ``master`` bits, each "where: what; what to do"."""
+    """What is wrong with a layer's formats beside a master of ``master`` bits, "where: what; what to do"."""
     found = [
         problem
         for role in ("w", "y", "dy")

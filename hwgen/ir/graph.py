@@ -1,4 +1,4 @@
-"""The graph of a model: frozen nodes, named edges with shape, a stable text form, verification between passes."""
+"""The graph of a model: frozen nodes, named edges, a stable text form, verification between passes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Optimizer:
 class Node:
     """One operation. Edges are named: ``input`` is the edge it reads, its own edge has the node's name.
 
-    ``problems`` are the mistakes that a front end found in its attributes ("what; what to do"); ``relu`` and ``pool``
-    are what fusion has put behind a matrix operation; ``shape`` is the output's, once known.
+    ``problems`` are the mistakes that a front end found in its attributes ("what; what to do"); ``relu`` and
+    ``pool`` are what fusion has put behind a matrix operation; ``shape`` is the output's, once known.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Graph:
             known.add(node.name)
         if fused:
             slots: Sequence[str] = [node.slot for node in self.nodes]
-            assert slots and slots[-1] == "loss", f"after {after}: the graph does not end in a loss"
+            assert slots[-1:] == ["loss"], f"after {after}: the graph does not end in a loss"
             assert set(slots[:-1]) == {"matrix"}, f"after {after}: unfused nodes among {slots}"
 
 

@@ -1,4 +1,4 @@
-"""The first weights of a network, as exact integers: drawn from a seed, or given by the user as real numbers."""
+"""The first weights of a network: drawn from a seed or given as real numbers, then exact integers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 class Parameters:
     """The master weights and biases of every stage, in stage order.
 
-    ``weights[i]`` is [kh, kw, Cin/groups, Cout] int64 in format ``stage.master``; ``biases[i]`` is [Cout] int64 in
-    format ``stage.bias``, or None where the stage has no bias.
+    ``weights[i]`` is [kh, kw, Cin/groups, Cout] int64 in format ``stage.master``; ``biases[i]`` is [Cout]
+    int64 in format ``stage.bias``, or None where the stage has no bias.
     """
 
     weights: tuple[Ints, ...]
@@ -42,8 +42,8 @@ class Parameters:
 def draw(seed: int, index: int, shape: tuple[int, int, int, int], bias: bool) -> tuple[Floats, Floats | None]:
     """Real weights [kh, kw, Cin/groups, Cout] and bias [Cout] of layer ``index``: uniform in ±1/sqrt(fan-in).
 
-    PyTorch's default for Conv2d and Linear. Each layer has a Philox stream keyed by (seed, index), so that a change
-    of one layer leaves the others' weights alone.
+    PyTorch's default for Conv2d and Linear. Each layer has a Philox stream keyed by (seed, index), so that a
+    change of one layer leaves the others' weights alone.
     """
     bound = 1.0 / math.sqrt(shape[0] * shape[1] * shape[2])
     generator = np.random.Generator(np.random.Philox(key=(seed << 64 | index) & ((1 << 128) - 1)))
@@ -74,11 +74,11 @@ def _given(stage: Stage, value: object, drawn: Floats, what: str, problems: list
 def real_parameters(
     network: Network, seed: int = 0, given: Mapping[str, object] | None = None
 ) -> list[tuple[Floats, Floats | None]]:
-    """Weight and bias (or None) of every stage as real numbers: ``given`` by name, the rest drawn from ``seed``.
+    """Real weight and bias (or None) of every stage: ``given`` by name, the rest drawn from ``seed``.
 
-    Names are "conv1" or "conv1.weight", and "conv1.bias". Given weights are real arrays [kh, kw, Cin/groups, Cout]
-    (a Linear layer: [1, 1, in, out]), biases [Cout]. Raises ModelError naming every wrong shape, non-finite value
-    and unknown name.
+    Names are "conv1" or "conv1.weight", and "conv1.bias". Given weights are real arrays [kh, kw, Cin/groups,
+    Cout] (a Linear layer: [1, 1, in, out]), biases [Cout]. Raises ModelError naming every wrong shape,
+    non-finite value and unknown name.
     """
     rest = {name + ("" if "." in name else ".weight"): value for name, value in (given or {}).items()}
     problems: list[str] = []

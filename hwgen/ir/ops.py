@@ -31,7 +31,10 @@ Inferred = tuple[Shape | None, list[str]]
 
 @dataclass(frozen=True)
 class Conv2d:
-    """2-D convolution (cross-correlation). ``padding`` is (top, left, bottom, right), pairs are (vertical, horizontal)."""
+    """2-D convolution (cross-correlation).
+
+    ``padding`` is (top, left, bottom, right), pairs are (vertical, horizontal).
+    """
 
     in_channels: int
     out_channels: int
@@ -98,8 +101,8 @@ Op = Conv2d | Linear | ReLU | MaxPool2d | Flatten | SoftmaxCrossEntropy | Unknow
 class OpInfo:
     """What the passes know of an operation.
 
-    ``prefix`` starts the names of unnamed nodes; ``onnx`` is the ONNX operator; ``slot`` says where fusion puts
-    it: "matrix" starts a stage, "relu" and "pool" follow it, "reshape" vanishes, "loss" ends the model.
+    ``prefix`` starts the names of unnamed nodes; ``onnx`` is the ONNX operator; ``slot`` says where fusion
+    puts it: "matrix" starts a stage, "relu" and "pool" follow it, "reshape" vanishes, "loss" ends the model.
     """
 
     prefix: str

@@ -1,7 +1,8 @@
 """What is computed after lowering: a chain of stages, each one matrix product with its activation and pool.
 
-A :class:`Network` is complete and exact: shapes, number formats, widths of all sums, update rule. The reference
-executes it, the planner folds it, the gateware builds it; none of them adds a rule of arithmetic of its own.
+A :class:`Network` is complete and exact: shapes, number formats, widths of all sums, update rule. The
+reference executes it, the planner folds it, the gateware builds it; none of them adds a rule of arithmetic of
+its own.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ __all__ = ["Loss", "Network", "Stage", "Update", "Wish"]
 class Wish:
     """What the user asks of a layer's folding, beside ``Stage.array``; None leaves the choice to the planner.
 
-    ``u`` kernel positions and ``pc`` channels of a chunk, ``pn`` columns, ``b`` pixels in a block. An illegal wish is
-    an error that lists the legal values; it is never replaced silently.
+    ``u`` kernel positions and ``pc`` channels of a chunk, ``pn`` columns, ``b`` pixels in a block. An illegal
+    wish is an error that lists the legal values; it is never replaced silently.
     """
 
     u: int | None = None
@@ -32,8 +33,8 @@ class Wish:
 class Stage:
     """One layer with weights (Conv2d, or Linear as 1×1 on one pixel), then ReLU, then max-pool.
 
-    Tensors are channels-last. Weights are indexed [ky, kx, c, n]: c within the group (0..Cin/groups-1), n over all
-    outputs, group-major (n // (Cout/groups) is the group). Sample by sample:
+    Tensors are channels-last. Weights are indexed [ky, kx, c, n]: c within the group (0..Cin/groups-1), n
+    over all outputs, group-major (n // (Cout/groups) is the group). Sample by sample:
 
         acc[m, n]  = Σ_k xcol[m, k]·w[k, n] + (bias[n] << (acc_frac - bias.frac))       exact
         y          = maxpool(relu(requantise(acc, acc_frac, y)))
@@ -166,7 +167,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Loss:
-    """Softmax cross-entropy over ``classes`` logits in format ``z``; its error p - onehot in format ``dz``."""
+    """Softmax cross-entropy over ``classes`` logits in format ``z``; error p - onehot in format ``dz``."""
 
     classes: int
     z: Q
@@ -177,10 +178,11 @@ class Loss:
 class Update:
     """SGD: master ← saturate(master - round(rate·dW / 2**shift)), once a batch.
 
-    ``rate`` is the integer in format ``lr`` that stands for learning rate / batch (PyTorch's mean over the batch).
-    ``rounding`` is "nearest" (half to even) or "stochastic" (counter hash; r = hash_words(seed, tensor = stage index,
-    step = number of the update from 0, index = k·Cout + n with k = (ky·kw + kx)·cin + c), taken as the top ``shift``
-    bits of 32: r = h >> (32 - shift), or h << (shift - 32)); biases always round to nearest.
+    ``rate`` is the integer in format ``lr`` that stands for learning rate / batch (PyTorch's mean over the
+    batch). ``rounding`` is "nearest" (half to even) or "stochastic" (counter hash; r = hash_words(seed,
+    tensor = stage index, step = number of the update from 0, index = k·Cout + n with k = (ky·kw + kx)·cin +
+    c), taken as the top ``shift`` bits of 32: r = h >> (32 - shift), or h << (shift - 32)); biases always
+    round to nearest.
     """
 
     lr: Q

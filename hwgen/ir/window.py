@@ -11,9 +11,9 @@ __all__ = ["Window2d"]
 class Window2d:
     """A window over an image of ``height`` × ``width`` pixels, kernel positions and outputs in raster order.
 
-    ``pads`` is (top, left, bottom, right); ``kernel``, ``stride`` and ``dilation`` are (vertical, horizontal).
-    Output (oy, ox) looks at input (oy*sy - top + ky*dy, ox*sx - left + kx*dx) for every kernel position (ky, kx);
-    positions outside the image are zero (convolution) or left out (pooling).
+    ``pads`` is (top, left, bottom, right); ``kernel``, ``stride`` and ``dilation`` are (vertical,
+    horizontal). Output (oy, ox) looks at input (oy*sy - top + ky*dy, ox*sx - left + kx*dx) for every kernel
+    position (ky, kx); positions outside the image are zero (convolution) or left out (pooling).
     """
 
     height: int

@@ -1,8 +1,8 @@
 """Fusion: a layer with weights and the ReLU and max-pool behind it become one node, one stage of hardware.
 
-A stage computes ReLU, then pool. A model with the pool first is the same function with the same gradients (the maximum
-of a window passes ReLU exactly if it is positive, and ties are at 0, where ReLU's gradient is 0), so the order does
-not matter; nor does a second ReLU. Flatten moves no data and vanishes.
+A stage computes ReLU, then pool. A model with the pool first is the same function with the same gradients
+(the maximum of a window passes ReLU exactly if it is positive, and ties are at 0, where ReLU's gradient is
+0), so the order does not matter; nor does a second ReLU. Flatten moves no data and vanishes.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ MAX_CLASSES = 1 << 16
 def lower_graph(graph: Graph, seed: int = 0) -> Network:
     """The network of a graph that has been through every pass.
 
-    Raises ModelError naming every sum that does not fit by type, and every format that its sums miss altogether.
+    Raises ModelError naming every sum that does not fit by type, and every format that its sums miss
+    altogether.
     """
     stages: list[Stage] = []
     x = graph.formats.input_format()
@@ -63,7 +64,9 @@ def _stage(graph: Graph, node: Node, index: int, x: Q, dx: Q | None) -> Stage:
         window, channels, groups = Window2d(1, 1), (op.in_features, op.out_features), 1
     pool = node.pool
     formats = node.formats
-    assert formats.w is not None and formats.y is not None and formats.dy is not None
+    assert formats.w is not None
+    assert formats.y is not None
+    assert formats.dy is not None
     return Stage(
         name=node.name,
         index=index,
@@ -88,7 +91,8 @@ def _stage(graph: Graph, node: Node, index: int, x: Q, dx: Q | None) -> Stage:
 
 def _image_before(graph: Graph, node: Node) -> tuple[int, ...]:
     shape = graph.shape(node.input)
-    assert shape is not None and len(shape) == 3
+    assert shape is not None
+    assert len(shape) == 3
     return shape
 
 
@@ -101,8 +105,8 @@ def _point_problems(stage: Stage) -> list[str]:
         shift = frac - to.frac
         if shift >= bits:
             found.append(
-                f"{stage.name}: {role} = {to} is too coarse: all its sums, {bits} bits with {frac} fractional "
-                f"ones, round to 0; give frac above {frac - bits}"
+                f"{stage.name}: {role} = {to} is too coarse: all its sums, {bits} bits with {frac} "
+                f"fractional ones, round to 0; give frac above {frac - bits}"
             )
         elif bits - shift > MAX_SUM_BITS:
             found.append(
@@ -122,7 +126,8 @@ def _sum_problems(stage: Stage, batch: int) -> list[str]:
         terms = f"{stage.M} pixels × {batch} samples of {stage.x.width} × {stage.dy.width} bits"
         sums.append(("weight gradient", stage.grad_bits(batch), terms))
     return [
-        f"{stage.name}: its {what} need {bits} bits ({terms}), at most {MAX_SUM_BITS} fit; give narrower formats"
+        f"{stage.name}: its {what} need {bits} bits ({terms}), at most {MAX_SUM_BITS} fit; "
+        "give narrower formats"
         for what, bits, terms in sums
         if bits > MAX_SUM_BITS
     ]

@@ -11,7 +11,7 @@ __all__ = ["infer_shapes"]
 
 
 def infer_shapes(graph: Graph) -> Graph:
-    """Give every node the shape of its output and note what does not fit; after an unknown shape nothing is judged."""
+    """Give every node its output's shape and note what does not fit, up to the first unknown shape."""
     shape: Shape | None = graph.input_shape or None
     nodes: list[Node] = []
     for node in graph.nodes:
