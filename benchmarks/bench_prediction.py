@@ -1,0 +1,31 @@
+"""Predicted against simulated cycles, a sample and a batch, for digits and the 1X CIFAR-10 network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .command import EXAMPLES, build_and_simulate, scratch
+
+__all__ = ["run"]
+
+BATCHES = {"digits": 4, "cifar_1x": 2}
+"""Batches simulated of each example."""
+
+
+def run() -> dict[str, Any]:
+    """For each example: what the plan predicts, what the simulation counts, and the relative error in percent."""
+    rows = []
+    for name, batches in BATCHES.items():
+        with scratch() as directory:
+            result = build_and_simulate(EXAMPLES / f"{name}.py", directory, "--batches", batches)
+        row: dict[str, Any] = {"example": name, "batches": batches, "mismatched": result["mismatched"]}
+        for unit in ("sample", "batch"):
+            predicted = result[f"predicted_cycles_per_{unit}"]
+            measured = result[f"cycles_per_{unit}"]
+            row |= {
+                f"predicted_cycles_per_{unit}": predicted,
+                f"cycles_per_{unit}": measured,
+                f"error_percent_{unit}": round(100 * (predicted / measured - 1), 3),
+            }
+        rows.append(row)
+    return {"examples": rows}
