@@ -21,8 +21,8 @@ __all__ = ["COUNTS", "BatchTrace", "Forward", "Reference"]
 Ints = NDArray[np.int64]
 
 COUNTS = ("y", "dx", "dy", "master", "bias", "zero_updates")
-"""Counters of a stage: saturated elements of y (before ReLU and pool), dx, dy (pool adjoint), master, bias; and
-weights and biases whose gradient is not 0 but whose rounded step is."""
+"""Counters of a stage: saturated elements of y (before ReLU and pool), dx, dy (pool adjoint), master, bias;
+and weights and biases whose gradient is not 0 but whose rounded step is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +37,10 @@ class Forward:
 class BatchTrace:
     """Everything that one training batch computes, stage by stage; None where a stage does not compute it.
 
-    ``y`` [B, *out_shape]; ``dy`` [B, *conv_shape], the masked errors entering the array; ``dx`` [B, *in_shape];
-    ``dz`` [B, classes]; ``dw`` [kh, kw, Cin/groups, Cout] and ``db`` [Cout], exact sums over the batch;
-    ``losses`` [B] in units of 2**-16; ``predictions`` [B]; ``saturated[i]`` counts by the names in COUNTS;
-    ``parameters`` after the update.
+    ``y`` [B, *out_shape]; ``dy`` [B, *conv_shape], the masked errors entering the array; ``dx``
+    [B, *in_shape]; ``dz`` [B, classes]; ``dw`` [kh, kw, Cin/groups, Cout] and ``db`` [Cout], exact sums over
+    the batch; ``losses`` [B] in units of 2**-16; ``predictions`` [B]; ``saturated[i]`` counts by the names in
+    COUNTS; ``parameters`` after the update.
     """
 
     y: tuple[Ints, ...]
@@ -89,8 +89,8 @@ class Reference:
     def train_batch(self, images: object, labels: ArrayLike, rate: int | None = None) -> BatchTrace:
         """One update from images [B, H, W, C] and labels [B], B up to the network's batch.
 
-        ``rate`` is learning rate / batch as an integer in format ``update.lr``, the network's own unless given.
-        Raises DataError if images, labels or rate do not fit.
+        ``rate`` is learning rate / batch as an integer in format ``update.lr``, the network's own unless
+        given. Raises DataError if images, labels or rate do not fit.
         """
         network, stages = self.network, self.network.stages
         rate = self._rate(rate)

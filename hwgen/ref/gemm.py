@@ -1,8 +1,8 @@
 """Exact integer matrix products through float64 BLAS.
 
-A float64 sum of integers is exact while no partial sum can pass 2**53, in any order of addition. Where the
-operands' types allow more, the reduction is cut into pieces, or the wider operand into limbs, and the pieces are
-added as int64.
+A float64 sum of integers is exact while no partial sum can pass 2**53, in any order of addition. Where
+the operands' types allow more, the reduction is cut into pieces, or the wider operand into limbs, and the
+pieces are added as int64.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MAX_PIECES = 4
 
 
 def exact_terms(a_bits: int, b_bits: int) -> int:
-    """How many products of two signed integers of these widths float64 sums exactly (widths of 55 bits together)."""
+    """How many products of two signed integers float64 sums exactly; widths of 55 bits together at most."""
     return 1 << max(0, EXACT_BITS - (a_bits - 1) - (b_bits - 1))
 
 
 def matmul(a: Integers, b: Integers, a_bits: int, b_bits: int) -> Ints:
-    """The exact product of ``a`` [..., M, K] and ``b`` [..., K, N], signed integers of ``a_bits`` and ``b_bits`` bits.
+    """The exact product of ``a`` [..., M, K] and ``b`` [..., K, N], integers of these widths.
 
-    Leading axes broadcast as in numpy. The caller guarantees that the sums themselves fit into int64; the widths
+    Leading axes broadcast as in numpy. The caller guarantees that the sums themselves fit into int64; widths
     are at most 55 bits together. One GEMM where K products fit by type (16 × 16 bits: K up to 2**23).
     """
     return _matmul(a.astype(np.float64, copy=False), b.astype(np.float64, copy=False), a_bits, b_bits)

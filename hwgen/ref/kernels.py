@@ -48,7 +48,7 @@ def _padded(x: NDArray[Number], window: Window2d, fill: int = 0) -> NDArray[Numb
 
 
 def _taps(window: Window2d) -> Iterator[tuple[slice, slice]]:
-    """For every kernel position in raster order, the rows and columns of the padded image that the outputs see."""
+    """For every kernel position in raster order: the rows and columns of the padded image under it."""
     (sy, sx), (dy, dx) = window.stride, window.dilation
     for ky in range(window.kernel[0]):
         for kx in range(window.kernel[1]):
