@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import HwgenError, MismatchError, WatchdogError
+from ..errors import MismatchError, WatchdogError
 from . import report
+
+if TYPE_CHECKING:  # loading these takes a second
+    from ..backend.build import Build
 
 __all__ = ["NAME", "add_arguments", "run"]
 
 NAME = "sim"
 WATCHDOG_CYCLES = 100_000
+PASSES = ("forward", "backward", "gradient")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,60 +74,79 @@ def run(arguments: argparse.Namespace) -> int:
     Raises MismatchError if anything differs or nothing was compared.
     """
     from ..backend.build import load_build
-    from ..sim.run import SimOptions, simulate
 
-    if arguments.trace is not None and not arguments.trace.parent.is_dir():
-        raise HwgenError(
-            f"--trace {arguments.trace}: {arguments.trace.parent} is no directory; make it first"
-        )
     with report.Progress() as progress:
         progress(f"reading {arguments.directory}")
         build = load_build(arguments.directory)
-        seed = build.seed if arguments.seed is None else arguments.seed
-        nothing = arguments.batches is None and arguments.epochs is None and not arguments.eval
-        options = SimOptions(
-            batches=1 if nothing else arguments.batches,
-            epochs=arguments.epochs,
-            evaluate=arguments.eval,
-            simulator=arguments.simulator,
-            seed=seed,
-            stall=arguments.stall,
-            trace=arguments.trace,
-            dump=arguments.dump,
-            watchdog=arguments.watchdog,
-            gradients=arguments.gradients,
-        )
-        head = {"command": "sim", "hwgen": __version__, "build": build.manifest["build"], "seed": seed}
         try:
-            result = {**head, **simulate(build, options, progress)}
+            result = _simulate(build, arguments, progress)
         except (MismatchError, WatchdogError) as error:
             # An earlier run's success must not stay there.
-            failed = {**head, "error": str(error), "exit_code": error.exit_code}
+            failed = {**_head(build, arguments), "error": str(error), "exit_code": error.exit_code}
             report.write_result(arguments.directory, failed)
             raise
     report.write_result(arguments.directory, result)
-    if not result["compared"]:
-        raise MismatchError("nothing was compared; run at least one batch")
-    if result["mismatched"]:
-        raise MismatchError(
-            f"{result['mismatched']} of {result['compared']} values differ from the reference"
-        )
     report.show(result, _text(result), arguments.json)
     return 0
 
 
+def _simulate(build: Build, arguments: argparse.Namespace, progress: report.Progress) -> dict[str, Any]:
+    from ..sim.run import SimOptions, simulate
+
+    nothing = arguments.batches is None and arguments.epochs is None and not arguments.eval
+    head = _head(build, arguments)
+    options = SimOptions(
+        batches=1 if nothing else arguments.batches,
+        epochs=arguments.epochs,
+        evaluate=arguments.eval,
+        simulator=arguments.simulator,
+        seed=head["seed"],
+        stall=arguments.stall,
+        trace=arguments.trace,
+        dump=arguments.dump,
+        watchdog=arguments.watchdog,
+        gradients=arguments.gradients,
+    )
+    progress(f"preparing the simulation with {arguments.simulator}")
+    found = simulate(build, options, lambda done, total: progress("results", done, total))
+    if not found["compared"]:
+        raise MismatchError("simulation: nothing was compared; ask for at least one batch, epoch or --eval")
+    if found["mismatched"]:
+        raise MismatchError(
+            f"simulation: {found['mismatched']} of {found['compared']} compared integers differ"
+        )
+    if (number := f"0x{found['build']:08x}") != head["build"]:
+        raise MismatchError(
+            f"device: register build reads {number}, the plan's is {head['build']}; build again"
+        )
+    return {**found, **head}
+
+
+def _head(build: Build, arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "command": NAME,
+        "hwgen": __version__,
+        "build": build.manifest["build"],
+        "seed": build.seed if arguments.seed is None else arguments.seed,
+    }
+
+
 def _text(result: Mapping[str, Any]) -> str:
-    rows: list[tuple[str, ...]] = [("stage", "forward", "backward", "gradient")]
+    rows: list[tuple[str, ...]] = [("busy", *PASSES)]
     rows += [(stage["name"], *_shares(stage["occupancy"])) for stage in result["stages"]]
     rows.append(("all", *_shares(result["occupancy"])))
     lines = [
-        f"{result['batches']} batches, {result['samples']} samples",
-        f"{result['compared']} values compared with the reference, all equal",
-        f"{result['cycles']} cycles in {result['seconds']:.1f} s under {result['simulator']}, "
-        f"{result['macs_per_second'] / 1e6:.1f} million multiply-accumulates a second",
-        f"{result['multipliers']} multipliers, busy:",
-        report.table(rows),
+        f"{result['batches']} training batches, {result['samples']} samples",
+        f"{result['compared']} integers compared with the reference, all equal",
+        f"{result['cycles']} cycles in {result['seconds']:.1f} s under {result['simulator']}",
     ]
+    if (speed := result["macs_per_second"]) is not None:
+        lines.append(f"{speed / 1e6:.1f} million multiply-accumulates a second")
+    if (total := result["occupancy"]["total"]) is not None:
+        lines += [
+            f"{result['multipliers']} multipliers, {total:.1%} busy in steady state",
+            report.table(rows),
+        ]
     for unit in ("sample", "batch"):
         if (measured := result[f"cycles_per_{unit}"]) is not None:
             lines.append(
@@ -136,5 +159,4 @@ def _text(result: Mapping[str, Any]) -> str:
 
 def _shares(occupancy: Mapping[str, float | None]) -> list[str]:
     """Shares of the three passes; a pass that a stage does not have has none."""
-    values = (occupancy[name] for name in ("forward", "backward", "gradient"))
-    return ["-" if value is None else f"{value:.1%}" for value in values]
+    return ["-" if (share := occupancy[name]) is None else f"{share:.1%}" for name in PASSES]
