@@ -17,22 +17,23 @@ class Relane(wiring.Component):
     """Cuts a sequence of elements, which comes in words of one layout, into words of another.
 
     A layout (run, lanes) cuts every ``run`` elements into ceil(run/lanes) words, the last one filled up with
-    zeros. ``period`` = lcm of both runs: after every ``period`` elements both sides are at the start of a run, and
-    nothing is left inside.
+    zeros. ``period`` = lcm of both runs: after every ``period`` elements both sides are at the start of a
+    run, and nothing is left inside.
 
-    Throughput: ``cycles`` = max(words of the source, words of the target) a period; the side with more words never
-    waits for the other. Latency ``latency``: from the first word of a period taken to its first word given, at
-    full rate. ``i.ready`` depends on ``o.ready``; ``o.valid`` and ``o.payload`` on registers only.
+    Throughput: ``cycles`` = max(words of the source, words of the target) a period; the side with more words
+    never waits for the other. Latency ``latency``: from the first word of a period taken to its first word
+    given, at full rate. ``i.ready`` depends on ``o.ready``; ``o.valid`` and ``o.payload`` on registers only.
 
-    One buffer, elements in order from lane 0 up. Where every word of the wider side is made of whole words of the
-    other (``kind`` "gather": several in, one out; "scatter": one in, several out; a plain register is both) it
-    holds one wide word, and an incoming word has few places to go. Otherwise ("shift") it holds what full rate
-    needs, lanes in + lanes out + the smaller of the two - unit, and an incoming word is shifted behind the last.
+    One buffer, elements in order from lane 0 up. Where every word of the wider side is made of whole words of
+    the other (``kind`` "gather": several in, one out; "scatter": one in, several out; a plain register is
+    both) it holds one wide word, and an incoming word has few places to go. Otherwise ("shift") it holds what
+    full rate needs, lanes in + lanes out + the smaller of the two - unit, and an incoming word is shifted
+    behind the last.
 
     Parameters: bits of an element; (run, lanes) of both sides.
 
-    Members: ``i`` lanes(source lanes, width), lanes behind the end of a run are ignored; ``o`` lanes(target lanes,
-    width).
+    Members: ``i`` lanes(source lanes, width), lanes behind the end of a run are ignored; ``o`` lanes(target
+    lanes, width).
     """
 
     def __init__(self, width: int, source: tuple[int, int], target: tuple[int, int]):
@@ -76,7 +77,7 @@ class Relane(wiring.Component):
 
     @property
     def latency(self) -> int:
-        """Cycles from a period's first source word to its first target word: the source words that it needs."""
+        """Cycles from a period's first source word to its first target word: the words that it needs."""
         need, (run, P) = min(self.target), self.source
         return need // run * math.ceil(run / P) + math.ceil(need % run / P)
 

@@ -15,13 +15,13 @@ class ReLU(wiring.Component):
     """Replaces negative lanes by 0 and, in training, tells which lanes were positive.
 
     o = max(i, 0); mask bit k = (lane k > 0). Latency ``latency``, one word a cycle. A word enters when the
-    registers of ``o`` and (in training) ``mask`` can both take it; each then waits for its own consumer alone.
-    ``i.ready`` depends on ``o.ready`` and ``mask.ready``, ``valid`` on registers only.
+    registers of ``o`` and (in training) ``mask`` can both take it; each then waits for its own consumer
+    alone. ``i.ready`` depends on ``o.ready`` and ``mask.ready``, ``valid`` on registers only.
 
     Parameters: P lanes a word, their width.
 
-    Members: ``train`` (change only while no word is under way); ``i``, ``o`` lanes(P, width); ``mask`` P bits,
-    lane 0 lowest.
+    Members: ``train`` (change only while no word is under way); ``i``, ``o`` lanes(P, width); ``mask`` P
+    bits, lane 0 lowest.
     """
 
     latency = 1
@@ -65,8 +65,9 @@ class ReLU(wiring.Component):
 class ReLUAdjoint(wiring.Component):
     """Passes the lanes whose mask bit is 1 and replaces the others by 0.
 
-    o = i · mask. Latency ``latency``, one word a cycle. Takes a word of ``i`` and one of ``mask`` in the same cycle:
-    the ``ready`` of each depends on the ``valid`` of the other and on ``o.ready``; ``o.valid`` is a register.
+    o = i · mask. Latency ``latency``, one word a cycle. Takes a word of ``i`` and one of ``mask`` in the same
+    cycle: the ``ready`` of each depends on the ``valid`` of the other and on ``o.ready``; ``o.valid`` is a
+    register.
 
     Parameters: P lanes a word, their width.
 

@@ -16,8 +16,8 @@ __all__ = ["Requantise"]
 class Requantise(wiring.Component):
     """Rounds sums with ``in_frac`` fractional bits into format ``to``, half to even, and clips them.
 
-    o = saturate(round(i / 2**(in_frac - to.frac))), exact for shifts of either sign and any size.
-    Model: hwgen.numeric.requantise. Latency ``latency``, one word a cycle. ``i.ready`` depends on ``o.ready`` (a
+    o = saturate(round(i / 2**(in_frac - to.frac))), exact for shifts of either sign and any size. Model:
+    hwgen.numeric.requantise. Latency ``latency``, one word a cycle. ``i.ready`` depends on ``o.ready`` (a
     full register passes its word on in the cycle that takes the next), ``valid`` on registers only.
 
     Parameters: width and fractional bits of the sums, the format of the results, P lanes a word.
