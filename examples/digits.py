@@ -22,7 +22,7 @@ model = Model(
         nn.Linear(64, 10, array=(8, 2)),
     ],
     loss=nn.SoftmaxCrossEntropy(),
-    optimizer=nn.SGD(lr=0.1, batch=16),
+    optimizer=nn.SGD(lr=0.15, batch=16),
 )
 
 data = digits()

@@ -21,6 +21,7 @@ __all__ = [
 
 Array = NDArray[np.generic]
 Ints = NDArray[np.int64]
+_KEY = (1 << 128) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,18 +104,18 @@ def split(images: object, labels: object, held_out: float = 0.2, seed: int = 0) 
         raise DataError(f"split: held_out = {held_out}; give a share of at least 0 and below 1")
     if len(pictures) != len(classes):
         raise DataError(f"split: {len(pictures)} images beside {len(classes)} labels; give as many of both")
-    order = np.random.Generator(np.random.Philox(key=seed)).permutation(len(pictures))
+    order = np.random.Generator(np.random.Philox(key=seed & _KEY)).permutation(len(pictures))
     cut = len(pictures) - round(len(pictures) * held_out)
     train, test = order[:cut], order[cut:]
     return Dataset(pictures[train], classes[train], pictures[test], classes[test])
 
 
 def digits(held_out: float = 0.2, seed: int = 0) -> Dataset:
-    """The 1,797 digits of scikit-learn: images [N, 8, 8, 1] in [0, 1], labels 0..9, split by seed."""
+    """The 1,797 digits of scikit-learn: images [N, 8, 8, 1] in [-1, 1], labels 0..9, split by seed."""
     from sklearn.datasets import load_digits  # slow import, only needed here
 
     bunch = load_digits()
-    return split(bunch.images[..., None] / 16.0, bunch.target, held_out, seed)
+    return split(bunch.images[..., None] / 8.0 - 1.0, bunch.target, held_out, seed)
 
 
 def random_dataset(network: Network, samples: int, seed: int = 0, test_samples: int | None = None) -> Dataset:
@@ -123,7 +124,7 @@ def random_dataset(network: Network, samples: int, seed: int = 0, test_samples: 
     ``test_samples`` defaults to ``samples`` // 4.
     """
     held = samples // 4 if test_samples is None else test_samples
-    generator = np.random.Generator(np.random.Philox(key=seed))
+    generator = np.random.Generator(np.random.Philox(key=seed & _KEY))
     high = network.input.max // 2 + 1
     images = generator.integers(-high, high, (samples + held, *network.in_shape), dtype=np.int64)
     labels = generator.integers(0, network.loss.classes, samples + held, dtype=np.int64)
@@ -136,5 +137,7 @@ def epoch_order(samples: int, seed: int, epoch: int) -> Ints:
     Hardware and reference both take full batches in this order and leave out the rest.
     """
     return (
-        np.random.Generator(np.random.Philox(key=(seed << 64) + epoch)).permutation(samples).astype(np.int64)
+        np.random.Generator(np.random.Philox(key=((seed << 64) + epoch) & _KEY))
+        .permutation(samples)
+        .astype(np.int64)
     )
