@@ -40,7 +40,8 @@ class Ports:
         ports = [f"{stream}__{part}" for stream in STREAMS for part in ("valid", "ready", "payload")]
         ports += [f"bus__{part}" for part in _BUS]
         lines += [f"#define PORT_{port.replace('__', '_')} {mangle(port)}" for port in ports]
-        probes = "".join(f' X({mangle(probe + '__')}, "{probe}")' for probe in self.probes)
+        ports_of = ((mangle(f"{probe}__"), probe) for probe in self.probes)
+        probes = "".join(f' X({port}, "{probe}")' for port, probe in ports_of)
         return "\n".join([*lines, f"#define HWGEN_PROBES(X){probes}", ""])
 
 
