@@ -1,0 +1,519 @@
+"""The command line: exit codes, one-line messages, JSON alone on standard output, result.json."""
+
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import build_stubs
+import pytest
+from hwgen.sim import run as sim_run
+from sample_model import SOURCE, write_model
+
+import hwgen
+from hwgen import cli
+from hwgen.commands.report import Progress, table
+from hwgen.errors import MismatchError, ToolError, WatchdogError
+
+
+@pytest.fixture(autouse=True)
+def _stubs(monkeypatch):
+    build_stubs.install(monkeypatch)
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write_model(tmp_path)
+
+
+@pytest.fixture
+def built(tmp_path, source, capsys):
+    assert cli.main(["build", str(source), "-o", str(tmp_path / "out"), "--seed", "5"]) == 0
+    capsys.readouterr()
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command: exit code, standard output, and the lines of standard error that are no progress."""
+
+    def command(*arguments):
+        code = cli.main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, "\n".join(line for line in err.splitlines() if line.startswith("hwgen"))
+
+    return command
+
+
+SIMULATED = {
+    "compared": 1000,
+    "mismatched": 0,
+    "batches": 3,
+    "samples": 6,
+    "cycles": 1234,
+    "cycles_per_sample": 32.5,
+    "predicted_cycles_per_sample": 32.0,
+    "cycles_per_batch": None,
+    "predicted_cycles_per_batch": 100.25,
+    "occupancy": {"forward": 0.5, "backward": 0.25, "gradient": 0.75, "total": 0.5},
+    "multipliers": 21,
+    "macs_per_second": 1.5e6,
+    "stages": [{"name": "conv1", "occupancy": {"forward": 1.0, "backward": None, "gradient": 0.125}}],
+    "seconds": 0.5,
+    "simulator": "verilator",
+    "accuracy": None,
+}
+
+
+@pytest.fixture
+def simulate(monkeypatch, built):
+    """Replaces the simulation by one that returns or raises what is given; the options that it got."""
+    options = []
+
+    def install(outcome=None, **changes):
+        def fake(build, given, progress):
+            options.append(given)
+            progress(1, 6)
+            if outcome is not None:
+                raise outcome
+            return {**SIMULATED, "seed": given.seed, "build": int(build.manifest["build"], 16), **changes}
+
+        monkeypatch.setattr(sim_run, "simulate", fake)
+        return options
+
+    return install
+
+
+def read_result(directory):
+    return json.loads((directory / "result.json").read_text())
+
+
+# --- The command line itself
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], r"hwgen: the following arguments are required: COMMAND; see hwgen --help"),
+        (
+            ["bild"],
+            r"hwgen: argument COMMAND: invalid choice: 'bild' \(choose from .*build.*\); see hwgen --help",
+        ),
+        (["build"], r"hwgen: the following arguments are required: SOURCE, -o; see hwgen build --help"),
+        (["build", "x.py"], r"hwgen: the following arguments are required: -o; see hwgen build --help"),
+        (["sim", "d", "--turbo"], r"hwgen: unrecognized arguments: --turbo; see hwgen --help"),
+        (["sim", "d", "--batch", "3"], r"hwgen: unrecognized arguments: --batch 3; see hwgen --help"),
+        (
+            ["sim", "d", "--batches", "1", "--epochs", "1"],
+            r"hwgen: argument --epochs: not allowed with argument --batches; see hwgen sim --help",
+        ),
+        (
+            ["sim", "d", "--simulator", "vcs"],
+            r"hwgen: argument --simulator: invalid choice: 'vcs' \(choose from .*verilator.*icarus.*\); "
+            r"see hwgen sim --help",
+        ),
+        (["train", "x.py"], r"hwgen: the following arguments are required: --epochs; see hwgen train --help"),
+        *(
+            (
+                ["sim", "d", f"{option}={value}"],
+                rf"hwgen: argument {option}: '{value}'; give a whole number from 1; see hwgen sim --help",
+            )
+            for option in ("--batches", "--epochs", "--watchdog")
+            for value in ("0", "-1", "1.5", "x", "9" * 30)
+        ),
+        *(
+            (
+                ["build", "x.py", "-o", "d", f"--seed={value}"],
+                rf"hwgen: argument --seed: '{value}'; give a whole number from 0 to 4294967295; "
+                r"see hwgen build --help",
+            )
+            for value in ("-1", "4294967296", "x")
+        ),
+        *(
+            (
+                ["sim", "d", f"--stall={value}"],
+                rf"hwgen: argument --stall: '{value}'; give a number of at least 0 and below 1; "
+                r"see hwgen sim --help",
+            )
+            for value in ("1", "-0.1", "nan", "half")
+        ),
+    ],
+)
+def test_wrong_command_lines(run, arguments, message):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(message, err)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["build", "--help"], ["sim", "-h"], ["train", "-h"], ["doctor", "-h"]]
+)
+def test_help(run, arguments):
+    code, out, err = run(*arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: hwgen")
+
+
+def test_version(run):
+    assert run("--version") == (0, f"hwgen {hwgen.__version__}\n", "")
+
+
+@pytest.mark.parametrize("module", ["hwgen", "hwgen.cli"])
+def test_as_a_module(module):
+    done = subprocess.run([sys.executable, "-m", module, "bild"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_closed_standard_output():
+    script = f"{sys.executable} -m hwgen doctor --json | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.stdout in ("0\n", "2\n", "3\n")
+    assert done.stderr == ""
+
+
+def test_an_operating_system_error_is_one_line(run, monkeypatch, source):
+    def broken(*_, **__):
+        raise PermissionError(13, "Permission denied", "/somewhere")
+
+    monkeypatch.setattr("hwgen.backend.build.build", broken)
+    assert run("build", source, "-o", "x") == (2, "", "hwgen: /somewhere: Permission denied")
+
+
+# --- build
+
+
+def test_build(run, tmp_path, source):
+    code, out, err = run("build", source, "-o", tmp_path / "out")
+    assert (code, err) == (0, "")
+    assert re.search(r"^conv1 +9×1 +18 +576$", out, re.MULTILINE)
+    assert re.search(
+        r"^predicted: 32\.0 cycles a sample, 100 a batch of 2, occupancy 30\.0%$", out, re.MULTILINE
+    )
+    assert (tmp_path / "out" / "verilog" / "hwgen_core.v").exists()
+
+
+def test_build_json(run, tmp_path, source):
+    code, out, _ = run("build", source, "-o", tmp_path / "out", "--json", "--seed", 7)
+    result = json.loads(out)
+    assert code == 0
+    assert result == read_result(tmp_path / "out")
+    assert (result["command"], result["seed"]) == ("build", 7)
+
+
+def test_all_mistakes_of_a_model_are_shown(run, tmp_path):
+    text = SOURCE.replace("Linear(8, 3)", "Linear(9, 3)").replace("lr=0.1", "lr=-1")
+    code, out, err = run("build", write_model(tmp_path, text), "-o", tmp_path / "out", "--json")
+    assert code == 2
+    assert len(err.splitlines()) > 1
+    assert all(re.fullmatch(r"hwgen: .+: .+; .+", line) for line in err.splitlines())
+    failure = json.loads(out)
+    assert failure == {"error": err.replace("hwgen: ", ""), "exit_code": 2}
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_source(run, tmp_path):
+    code, out, err = run("build", tmp_path / "none.py", "-o", tmp_path / "out")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"hwgen: .+/none\.py: no such file or directory; .+", err)
+
+
+def test_build_onto_a_file(run, tmp_path, source):
+    code, _, err = run("build", source, "-o", source)
+    assert code == 2
+    assert re.fullmatch(
+        r"hwgen: .+/model\.py: cannot be written \(Not a directory\); nothing was changed", err
+    )
+    assert source.read_text() == SOURCE
+
+
+def test_ctrl_c_during_build(run, tmp_path, source, monkeypatch):
+    """In the middle of writing, the worst moment."""
+    monkeypatch.setattr("os.fsync", lambda _: signal.raise_signal(signal.SIGINT))
+    assert run("build", source, "-o", tmp_path / "out") == (130, "", "hwgen: interrupted")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.py"]
+
+
+def test_ctrl_c_to_the_process(tmp_path):
+    """A real one, while the user's file runs."""
+    source = write_model(tmp_path, "import time\nprint('here', flush=True)\ntime.sleep(60)\n")
+    command = [sys.executable, "-m", "hwgen", "build", str(source), "-o", str(tmp_path / "out"), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "here\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "hwgen: interrupted"
+    assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+# --- sim
+
+
+def test_sim(run, built, simulate):
+    simulate()
+    code, out, err = run("sim", built)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "3 training batches, 6 samples",
+        "1000 integers compared with the reference, all equal",
+        "1234 cycles in 0.5 s under verilator",
+        "1.5 million multiply-accumulates a second",
+        "21 multipliers, 50.0% busy in steady state",
+        "busy   forward  backward  gradient",
+        "conv1  100.0%   -         12.5%",
+        "all    50.0%    25.0%     75.0%",
+        "cycles a sample: 32.5, predicted 32.0",
+    ]
+
+
+def test_sim_of_little_shows_what_there_is(run, built, simulate):
+    nothing = dict.fromkeys(("forward", "backward", "gradient", "total"))
+    simulate(
+        cycles_per_sample=None, occupancy=nothing, macs_per_second=None, batches=0, samples=0, accuracy=0.5
+    )
+    code, out, _ = run("sim", built, "--eval")
+    assert code == 0
+    assert out.splitlines()[-2:] == [
+        "1234 cycles in 0.5 s under verilator",
+        "accuracy on held-out samples: 50.00%",
+    ]
+
+
+def test_sim_json(run, built, simulate):
+    simulate()
+    code, out, _ = run("sim", built, "--json", "--seed", 9)
+    result = json.loads(out)
+    assert code == 0
+    assert result == read_result(built)
+    manifest = json.loads((built / "manifest.json").read_text())
+    head = {"command": "sim", "hwgen": hwgen.__version__, "build": manifest["build"], "seed": 9}
+    assert result == {**SIMULATED, **head}
+
+
+def test_sim_options(run, built, simulate, tmp_path):
+    options = simulate()
+    run("sim", built)
+    run("sim", built, "--eval")
+    run(
+        "sim", built, "--epochs", 4, "--simulator", "icarus", "--seed", 1, "--stall", 0.25, "--watchdog", 50,
+        "--trace", "x.fst", "--dump-tensors", tmp_path / "d", "--no-gradients",
+    )  # fmt: skip
+    one = sim_run.SimOptions(batches=1, seed=5)
+    assert options[0] == one
+    assert options[1] == sim_run.SimOptions(evaluate=True, seed=5)
+    assert options[2] == sim_run.SimOptions(
+        epochs=4, simulator="icarus", seed=1, stall=0.25, trace=sim_run.Path("x.fst"), dump=tmp_path / "d",
+        watchdog=50, gradients=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MismatchError("conv1.dw: batch 2, index [0, 1, 0, 3]: hardware 5, reference 6 (1 of 72 differ)"), 1),
+        (WatchdogError("watchdog: nothing moved for 50 cycles (cycle 70); stuck channel: conv1.x"), 4),
+    ],
+)
+def test_a_failed_run_replaces_the_result(run, built, simulate, error, code):
+    simulate(error)
+    failed, out, err = run("sim", built, "--json")
+    assert (failed, err) == (code, f"hwgen: {error}")
+    assert json.loads(out) == {"error": str(error), "exit_code": code}
+    result = read_result(built)
+    assert result["command"] == "sim"
+    assert (result["error"], result["exit_code"]) == (str(error), code)
+
+
+def test_a_missing_tool_leaves_the_result(run, built, simulate):
+    simulate(ToolError("vvp: not found; install it with apt-get install iverilog"))
+    before = read_result(built)
+    code, out, err = run("sim", built)
+    assert (code, out, err) == (3, "", "hwgen: vvp: not found; install it with apt-get install iverilog")
+    assert read_result(built) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"compared": 0},
+            r"hwgen: simulation: nothing was compared; ask for at least one batch, epoch or --eval",
+        ),
+        ({"mismatched": 7}, r"hwgen: simulation: 7 of 1000 compared integers differ"),
+        (
+            {"build": 1},
+            r"hwgen: device: register build reads 0x00000001, the plan's is 0x[0-9a-f]{8}; build again",
+        ),
+    ],
+)
+def test_success_needs_equality(run, built, simulate, changes, message):
+    simulate(**changes)
+    code, out, err = run("sim", built)
+    assert (code, out) == (1, "")
+    assert re.fullmatch(message, err)
+    assert read_result(built)["exit_code"] == 1
+
+
+def test_sim_of_another_version(run, built):
+    path = built / "manifest.json"
+    path.write_text(path.read_text().replace(f'"hwgen": "{hwgen.__version__}"', '"hwgen": "0.0.1"'))
+    code, out, err = run("sim", built)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"hwgen: .+/out: built by hwgen 0\.0\.1, this is [0-9.]+; build again", err)
+
+
+def test_sim_of_nothing(run, tmp_path):
+    code, _, err = run("sim", tmp_path / "none")
+    assert code == 2
+    assert re.fullmatch(
+        r"hwgen: .+/none: no build directory \(no manifest\.json\); make one with hwgen build .+", err
+    )
+
+
+def test_ctrl_c_during_simulation(run, built, simulate):
+    simulate(KeyboardInterrupt())
+    before = read_result(built)
+    assert run("sim", built) == (130, "", "hwgen: interrupted")
+    assert read_result(built) == before
+
+
+def test_full_disk_after_a_simulation(run, built, simulate, monkeypatch):
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    simulate()
+    before = read_result(built)
+    monkeypatch.setattr("os.fsync", full)
+    code, out, err = run("sim", built)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(
+        r"hwgen: .+/out: cannot be written \(No space left on device\); nothing was changed", err
+    )
+    assert read_result(built) == before
+
+
+# --- train
+
+
+def test_train(run, source, tmp_path):
+    code, out, err = run("train", source, "--epochs", 3, "--json", "-o", tmp_path / "out")
+    assert (code, err) == (0, "")
+    result = json.loads(out)
+    assert result == read_result(tmp_path / "out")
+    assert (result["command"], result["epochs"], result["batch"]) == ("train", 3, 2)
+    assert (result["batches"], result["samples"], len(result["losses"])) == (24, 48, 3)
+    assert [stage["name"] for stage in result["stages"]] == ["conv1", "linear1"]
+    again = json.loads(run("train", source, "--epochs", 3, "--json")[1])
+    other = json.loads(run("train", source, "--epochs", 3, "--json", "--seed", 1)[1])
+    assert {**again, "seconds": 0} == {**result, "seconds": 0}
+    assert other["losses"] != result["losses"]
+
+
+def test_train_text(run, source):
+    code, out, _ = run("train", source, "--epochs", 1)
+    assert code == 0
+    assert re.fullmatch(
+        r"1 epochs in \d+\.\d s: 8 batches of 2\n"
+        r"mean loss: (\d\.\d{4}) in the first epoch, \1 in the last\n"
+        r"accuracy on held-out samples: \d+\.\d\d%\n",
+        out,
+    )
+
+
+def test_train_without_held_out_samples(run, tmp_path):
+    data = "from hwgen.data import random_dataset\ndata = lambda network: random_dataset(network, 4, 0, 0)\n"
+    code, out, _ = run("train", write_model(tmp_path, SOURCE + data), "--epochs", 1, "--json")
+    assert code == 0
+    assert json.loads(out)["accuracy"] is None
+
+
+# --- doctor
+
+
+def test_doctor(run):
+    code, out, err = run("doctor")
+    assert (code, err) == (0, "")
+    assert re.search(
+        r"^verilator +required +5\.\d+ +simulates the generated Verilog +/.+$", out, re.MULTILINE
+    )
+
+
+def test_doctor_names_what_is_missing(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, out, _ = run("doctor")
+    assert code == 3
+    assert re.search(
+        r"^g\+\+ +required +not found +compiles the simulation +install it with: apt-get install g\+\+$",
+        out,
+        re.MULTILINE,
+    )
+
+
+def test_doctor_json(run, monkeypatch, tmp_path):
+    for name in ("verilator", "g++", "make", "perl"):
+        (tmp_path / name).write_text("#!/bin/sh\necho 5.052\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr("hwgen.toolchain._site_tools", lambda: tmp_path / "none")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, out, _ = run("doctor", "--json")
+    result = json.loads(out)
+    assert (code, result["ok"]) == (0, True)  # the optional ones may be missing
+    assert {tool["name"]: tool["problem"] for tool in result["tools"] if not tool["required"]} == {
+        "iverilog": "not found",
+        "vvp": "not found",
+        "ccache": "not found",
+    }
+    (tmp_path / "make").unlink()
+    assert cli.main(["doctor", "--json"]) == 3
+
+
+# --- Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_on_a_terminal(monkeypatch):
+    now = iter([1.0, 1.05, 1.2, 1.21])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    stream = Terminal()
+    with Progress(stream) as progress:
+        progress("results", 1, 9)
+        progress("results", 2, 9)  # too soon
+        progress("results", 3, 9)
+        progress("writing")  # a new step is always shown
+    assert stream.getvalue().split("\r\x1b[K") == ["", "results 1/9", "results 3/9", "writing", ""]
+
+
+def test_progress_in_a_file(monkeypatch):
+    now = iter([1.0, 1.1, 1.2, 4.0, 6.2, 6.3])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        progress("reading")
+        progress("reading")  # the same step again, too soon
+        progress("results", 1)
+        progress("results", 2, 9)
+        progress("results", 3, 9)
+        progress("writing")
+    assert stream.getvalue() == "reading\nresults 3/9\nwriting\n"
+
+
+def test_progress_goes_to_standard_error(capsys, source):
+    cli.main(["train", str(source), "--epochs", "2", "--json"])
+    out, err = capsys.readouterr()
+    json.loads(out)
+    assert "training\n" in err
+
+
+def test_table():
+    assert table([("a", "bb", "c"), ("ddd", "", "e")]) == "a    bb  c\nddd      e"
