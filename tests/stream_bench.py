@@ -13,14 +13,16 @@ def _plain(value):
 
 
 def run_streams(
-    part, inputs, outputs, *, stalls=(0.0, 0.0), seed=0, settings=None, bench=None, extra=20, patience=3000
+    part, inputs, outputs, *, stalls=(0.0, 0.0), seed=0, settings=None, bench=None, extra=20, patience=3000, hang=False
 ):
     """Feed ``inputs`` {port: words}, collect ``outputs`` {port: number of words}, and check stability while stalled.
 
     ``stalls``: chance that an input offers nothing, and that an output is not ready, in a cycle. ``settings``: {port: value}
     held all the time. ``bench``: another testbench. After the last word ``extra`` cycles pass, in which no further word
-    may come out. Returns the words of every output and the cycles until the last one.
+    may come out. Returns the words of every output and the cycles until the last one. ``hang``: the part is expected to
+    get stuck, and what came out until then is returned.
     """
+    stuck = set()
     settings = settings or {}
     got = {name: [] for name in outputs}
     last = dict.fromkeys(outputs, 0)
@@ -32,7 +34,9 @@ def run_streams(
                 await ctx.tick()
             ctx.set(port.payload, word)
             ctx.set(port.valid, 1)
-            await ctx.tick().until(port.ready)
+            taken = False
+            while not (taken or stuck):
+                _, _, taken = await ctx.tick().sample(port.ready)
         ctx.set(port.valid, 0)
 
     async def collect(ctx, name, count, rng):
@@ -47,6 +51,9 @@ def run_streams(
                 assert valid and _plain(payload) == pending, f"{name} changed while stalled"
             pending = _plain(payload) if valid and not ready else None
             idle = 0 if valid and ready else idle + 1
+            if hang and idle >= patience:
+                stuck.add(name)
+                return
             assert idle < patience or len(got[name]) >= count, (
                 f"{name} stuck after {len(got[name])} of {count} words"
             )
