@@ -3,8 +3,8 @@
 In: ``program.txt``, one operation a line (see :class:`Program`); ``images.bin`` (beats of all images, 32-bit words),
 ``labels.bin``, ``order.bin`` (numbers of the images in the order of feeding), ``words.bin`` (data to load), ``shape.bin``
 (beats of an image, words of a beat). Out: ``results.bin`` (prediction, loss, cycle low, cycle high), ``feeds.bin`` (cycle of
-the first and the last beat of each image, 64 bits), ``reads.bin`` (all words read), ``marks.bin`` (cycles, 64 bits), one
-``probe_*.bin`` a probe stream (32-bit words of every beat), ``outcome.txt`` (name and values a line). Little-endian.
+the first and the last beat of each image, 64 bits), ``reads.bin`` (all words read), ``marks.bin`` (cycle and nanoseconds
+since the start, 64 bits each), one ``probe_*.bin`` a probe stream (32-bit words of every beat), ``outcome.txt`` (name and values a line). Little-endian.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Program:
     loaded: int = 0
     fed: int = 0
     reads: int = 0
+    marks: int = 0
 
     def write(self, register: str, value: int) -> None:
         """Write a global register."""
@@ -75,9 +76,11 @@ class Program:
         """Start or stop the recording of the probe streams."""
         self.lines.append(f"record {int(on)}")
 
-    def mark(self) -> None:
-        """Note the cycle at which the program came here."""
+    def mark(self) -> int:
+        """Note the cycle and the time at which the program came here; the number of the mark."""
         self.lines.append("mark")
+        self.marks += 1
+        return self.marks - 1
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class Outcome:
     """How a run ended: ``end`` is "done", "watchdog" or "limit"; bits of the named channels in its last cycle.
 
     ``op`` is the number of the program's line that was waiting, ``fed`` and ``unfed`` count images handed to the
-    driver and those that the device has not taken, ``bus_waits`` tells of a register access without answer.
+    driver and those that the device has not taken, ``bus_waits`` tells of a register access without answer. ``status``
+    is the status register after a hang, None where it was not asked or gave no answer.
     """
 
     end: str
@@ -98,11 +102,12 @@ class Outcome:
     bus_waits: bool
     valid: int
     ready: int
+    status: int | None = None
 
 
 @dataclass(frozen=True)
 class Results:
-    """What came out: [results] each; ``feeds`` is [images, 2] cycles of first and last beat."""
+    """What came out: [results] each; ``feeds`` is [images, 2] cycles of first and last beat, ``marks`` [marks, 2] cycle and nanoseconds."""
 
     predictions: Ints
     losses: Ints
@@ -142,7 +147,7 @@ def read_outcome(directory: Path) -> Outcome:
     return Outcome(
         end=fields["end"][0], seconds=float(fields["seconds"][0]), valid=_join(fields["valid"]), ready=_join(fields["ready"]),
         cycles=number["cycles"], op=number["op"], fed=number["fed"], unfed=number["unfed"], results=number["results"],
-        bus_waits=bool(number["bus_waits"]),
+        bus_waits=bool(number["bus_waits"]), status=int(fields["status"][0]) if "status" in fields else None,
     )  # fmt: skip
 
 
@@ -156,5 +161,5 @@ def read_results(directory: Path) -> Results:
         cycles=table[:, 2] | table[:, 3] << 32,
         feeds=np.fromfile(directory / "feeds.bin", dtype=np.int64).reshape(-1, 2),
         reads=np.fromfile(directory / "reads.bin", dtype=np.uint32),
-        marks=np.fromfile(directory / "marks.bin", dtype=np.int64),
+        marks=np.fromfile(directory / "marks.bin", dtype=np.int64).reshape(-1, 2),
     )

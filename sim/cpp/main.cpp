@@ -27,6 +27,7 @@ namespace {
 constexpr uint64_t kPollGap = 8;      // idle cycles between two polls of the status register
 constexpr uint64_t kTailCycles = 64;  // cycles after the program's end in which surplus results would show
 constexpr uint64_t kResetCycles = 4;
+constexpr int kStatusCycles = 64;     // cycles that the status register may take to answer after a hang
 
 using namespace hwgen;
 
@@ -69,7 +70,13 @@ class Driver {
     void step_program(bool bus_done, uint32_t rdata);
     void begin();
     void access(uint64_t address, bool write, uint32_t data);
+    void edge();
+    void ask_status();
     void finish(const char* how);
+    uint64_t nanoseconds() const {
+        const auto time = std::chrono::steady_clock::now() - start_;
+        return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+    }
 
     Options options_;
     VerilatedContext& context_;
@@ -86,7 +93,9 @@ class Driver {
     size_t pc_ = 0;
     uint64_t step_ = 0, poll_at_ = 0;
     bool record_ = false, finished_ = false, polling_ = false, bus_done_ = false;
-    uint32_t rdata_ = 0;
+    bool image_taken_ = false, label_taken_ = false;  // the ports change only after the clock edge
+    uint32_t rdata_ = 0, status_ = 0;
+    bool status_known_ = false;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), told_ = start_;
 #if VM_TRACE
     std::unique_ptr<VerilatedFstC> trace_;
@@ -101,14 +110,22 @@ void Driver::cycle() {
 #endif
 }
 
+void Driver::edge() {
+    top_->clk = 1;
+    top_->eval();
+#if VM_TRACE
+    if (trace_) trace_->dump(now_ * 10 + 5);
+#endif
+    ++now_;
+}
+
 // Looks at every stream in the settled cycle; true if anything moved.
 bool Driver::sample() {
     bool moved = false;
     for (int i = 0; i < PORT_WORDS(top_->channel_valid); ++i)
         moved |= (get_word(top_->channel_valid, i) & get_word(top_->channel_ready, i)) != 0;
     if (top_->PORT_image_valid && top_->PORT_image_ready) {
-        moved = true;
-        top_->PORT_image_valid = 0;
+        moved = image_taken_ = true;
         if (beat_ == 0) first_beat_ = now_;
         if (++beat_ == beats_) {
             feeds_.put(first_beat_);
@@ -118,8 +135,7 @@ bool Driver::sample() {
         }
     }
     if (top_->PORT_label_valid && top_->PORT_label_ready) {
-        moved = true;
-        top_->PORT_label_valid = 0;
+        moved = label_taken_ = true;
         label_queue_.pop_front();
     }
     if (top_->PORT_result_valid && top_->PORT_result_ready) {
@@ -147,6 +163,9 @@ bool Driver::sample() {
 
 // Drives image, label and result ports for the next cycle; a valid that is up stays up until taken.
 void Driver::sources() {
+    if (image_taken_) top_->PORT_image_valid = 0;
+    if (label_taken_) top_->PORT_label_valid = 0;
+    image_taken_ = label_taken_ = false;
     if (!top_->PORT_image_valid && !image_queue_.empty() && !image_coin_.stall()) {
         const size_t beat = size_t(image_queue_.front().index) * beats_ + beat_;
         put_words(top_->PORT_image_payload, &images_[beat * PORT_WORDS(top_->PORT_image_payload)]);
@@ -183,6 +202,7 @@ void Driver::begin() {
             record_ = op.a[0] != 0;
         } else if (op.name == "mark") {
             marks_.put(now_);
+            marks_.put(nanoseconds());
         } else if (op.name == "results") {
             if (result_count_ < op.a[0]) return;
         } else if (op.name == "write") {
@@ -227,18 +247,38 @@ void Driver::step_program(bool bus_done, uint32_t rdata) {
     if (!top_->PORT_bus_valid) begin();
 }
 
+// After a hang: what the status register says, if the bus still answers.
+void Driver::ask_status() {
+    access(HWGEN_STATUS_ADDRESS, false, 0);
+    cycle();
+    for (int i = 0; i < kStatusCycles && !status_known_; ++i) {
+        edge();
+        cycle();
+        status_known_ = top_->PORT_bus_ready;
+        status_ = top_->PORT_bus_rdata;
+    }
+}
+
 void Driver::finish(const char* how) {
+    const uint64_t cycles = now_;
+    bool bus_waits = top_->PORT_bus_valid && !polling_;
+    std::ostringstream channels;
+    channels << "valid";
+    for (int i = 0; i < PORT_WORDS(top_->channel_valid); ++i) channels << ' ' << get_word(top_->channel_valid, i);
+    channels << "\nready";
+    for (int i = 0; i < PORT_WORDS(top_->channel_ready); ++i) channels << ' ' << get_word(top_->channel_ready, i);
+    if (!finished_ && !bus_waits) {
+        ask_status();
+        bus_waits = !status_known_;
+    }
     results_.flush(), reads_.flush(), feeds_.flush(), marks_.flush();
     for (auto& probe : probes_) probe->flush();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const double seconds = static_cast<double>(nanoseconds()) * 1e-9;
     std::ofstream file(options_.dir + "/outcome.txt");
-    file << "end " << how << "\ncycles " << now_ << "\nseconds " << seconds << "\nop " << pc_ << "\nfed " << fed_
+    file << "end " << how << "\ncycles " << cycles << "\nseconds " << seconds << "\nop " << pc_ << "\nfed " << fed_
          << "\nunfed " << image_queue_.size() << "\nresults " << result_count_ << "\nbus_waits "
-         << (top_->PORT_bus_valid && !polling_) << "\nvalid";
-    for (int i = 0; i < PORT_WORDS(top_->channel_valid); ++i) file << ' ' << get_word(top_->channel_valid, i);
-    file << "\nready";
-    for (int i = 0; i < PORT_WORDS(top_->channel_ready); ++i) file << ' ' << get_word(top_->channel_ready, i);
-    file << "\n";
+         << bus_waits << '\n' << channels.str() << '\n';
+    if (status_known_) file << "status " << status_ << '\n';
     if (!file.flush()) fail("disk full or not writable");
 }
 
@@ -268,12 +308,7 @@ int Driver::run() {
                 break;
             }
         }
-        top_->clk = 1;
-        top_->eval();
-#if VM_TRACE
-        if (trace_) trace_->dump(now_ * 10 + 5);
-#endif
-        ++now_;
+        edge();
         if (now_ == kResetCycles) top_->rst = 0;
         if (now_ >= kResetCycles && !finished_) {
             step_program(bus_done_, rdata_);

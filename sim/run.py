@@ -1,0 +1,187 @@
+"""``hwgen sim``: runs the emitted Verilog of a build and compares it with the reference."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..data import Dataset
+from ..errors import BuildError, DataError, ToolError, WatchdogError
+from ..ir.initial import Parameters
+from ..plan.plan import Plan
+from ..plan.registers import DEVICE_ID, STATUS_BAD_FRAME, STATUS_BAD_LABEL, channel_names
+from ..ref.executor import Reference
+from .cocotb_driver import run_cocotb
+from .compare import Comparison
+from .cpp_driver import Conditions, run_cpp
+from .layout import Layout, Words
+from .measure import measure
+from .ports import Ports, read_ports
+from .program import Outcome, read_results, write_program
+from .readback import device_probes
+from .session import Session, waiting_for
+from .verify import Verifier
+from .verilate import LONG_RUN, BuildOptions, build_driver
+from .watchdog import explain
+
+__all__ = ["SIMULATORS", "SimOptions", "Simulated", "simulate"]
+
+SIMULATORS = ("verilator", "icarus")
+WRITE_CYCLES, READ_CYCLES = 4, 32
+"""About what a register access takes, to choose the C++ compiler's effort."""
+
+
+class Simulated(Protocol):
+    """What a simulation needs of a hwgen.backend.build.Build."""
+
+    @property
+    def plan(self) -> Plan:
+        """The device's plan."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """The first parameters."""
+
+    @property
+    def dataset(self) -> Dataset:
+        """Quantised samples."""
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Verilog texts by path."""
+
+
+@dataclass(frozen=True)
+class SimOptions:
+    """``batches``: train so many, every tensor compared, and two more for the timing; or ``epochs``, results compared.
+
+    ``evaluate``: the held-out samples at the end. ``seed`` orders the samples and draws the stalls, ``stall`` is the
+    chance of one on each host stream. ``gradients`` False leaves out the reading of dW, db and of all memories between batches.
+    ``trace`` is an FST file to write, ``dump`` a directory for the tensors, ``watchdog`` the cycles without progress, ``poison``
+    starts registers and memories without reset at random.
+    """
+
+    batches: int | None = None
+    epochs: int | None = None
+    evaluate: bool = False
+    simulator: str = "verilator"
+    seed: int = 0
+    stall: float = 0.0
+    trace: Path | None = None
+    dump: Path | None = None
+    watchdog: int = 100_000
+    gradients: bool = True
+    poison: bool = False
+
+
+def simulate(
+    build: Simulated, options: SimOptions, progress: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    """Runs and compares; ``progress`` is told (results so far, results in all) about once a second.
+
+    Result: ``compared`` and ``mismatched`` integers; ``batches`` and ``samples`` trained; ``cycles`` of the whole run;
+    ``cycles_per_sample`` between results in the steady part of free-running batches; ``cycles_per_batch`` from the first image
+    beat of the free-running batches until the device is idle, a batch; ``predicted_cycles_per_sample``, ``predicted_cycles_per_batch``;
+    ``occupancy`` {forward, backward, gradient, total}: useful multiply-accumulates / (multipliers · cycles) in the
+    steady part of the second free-running batch; ``multipliers``; ``macs_per_second``: useful multiply-accumulates of the
+    free-running batches / seconds that they took; ``seconds`` of the simulation; ``simulator``; ``accuracy`` on the held-out samples;
+    ``seed``; ``build``: the number in the device; ``stages``: [{name, multipliers, occupancy {forward, backward, gradient},
+    counters (registers.STAGE_COUNTERS after training), depths (capacities beside the counters' high-water marks)}].
+    What a run does not give is None.
+
+    Raises MismatchError, WatchdogError, DataError, BuildError, ToolError.
+    """
+    if options.simulator not in SIMULATORS:
+        raise ToolError(f"simulator: no {options.simulator}; there are {', '.join(SIMULATORS)}")
+    session = Session.prepare(
+        build.plan, build.parameters, build.dataset,
+        batches=options.batches, epochs=options.epochs, evaluate=options.evaluate, gradients=options.gradients,
+        seed=options.seed,
+    )  # fmt: skip
+    if not session.program.fed:
+        Comparison().finish()
+    ports = read_ports(build.files)
+    probes = device_probes(build.plan, ports)
+    network = build.plan.network
+    layout = Layout(network.in_shape, 1, build.plan.image_lanes, network.input.width)
+    with tempfile.TemporaryDirectory(prefix="hwgen-sim-") as name:
+        directory = Path(name)
+        write_program(directory, session.program, ports, layout, session.images, session.labels)
+        outcome = _drive(build, session, ports, directory, options, progress)
+        _check_outcome(outcome, session, options)
+        results = read_results(directory)
+        number = _device_number(results.reads[session.build])
+        _refused(int(results.reads[session.status][0]), outcome)
+        streams = [(probe, probe.read(directory, ports)) for probe in probes]
+        verifier = Verifier(session, Reference(network, build.parameters), results, streams, options.dump)
+        accuracy = verifier.run()
+    comparison = verifier.comparison
+    return {
+        "compared": comparison.compared,
+        "mismatched": comparison.mismatched,
+        "batches": len(session.trained),
+        "samples": sum(len(batch) for batch in session.trained),
+        "cycles": outcome.cycles,
+        **measure(session, results),
+        "seconds": outcome.seconds,
+        "simulator": options.simulator,
+        "accuracy": accuracy,
+        "seed": options.seed,
+        "build": number,
+    }
+
+
+def _drive(
+    build: Simulated, session: Session, ports: Ports, directory: Path, options: SimOptions,
+    progress: Callable[[int, int], None] | None,
+) -> Outcome:  # fmt: skip
+    """Builds the simulation and runs the program in ``directory``."""
+    total = session.program.fed
+    trace = options.trace.absolute() if options.trace is not None else None
+    if trace is not None:
+        trace.parent.mkdir(parents=True, exist_ok=True)
+    conditions = Conditions(
+        stall=options.stall, seed=options.seed, watchdog=options.watchdog, trace=trace, poison=options.poison
+    )
+
+    def tell(results: int, cycles: int) -> None:
+        if progress is not None:
+            progress(results, total)
+
+    if options.simulator == "icarus":
+        return run_cocotb(build.files, ports, directory, conditions, "icarus", tell)
+    program, prediction = session.program, build.plan.prediction
+    cycles = total * prediction.cycles_per_sample + len(session.trained) * prediction.cycles_per_batch
+    cycles += program.loaded * WRITE_CYCLES + program.reads * READ_CYCLES
+    fast = cycles >= LONG_RUN
+    choice = BuildOptions(fast=fast, trace=options.trace is not None, poison=options.poison)
+    return run_cpp(build_driver(build.files, ports, choice), directory, conditions, tell)
+
+
+def _refused(status: int | None, outcome: Outcome) -> None:
+    """Raises DataError if the status register tells of a bad image or label."""
+    taken = outcome.fed - outcome.unfed
+    for bit, what in ((STATUS_BAD_FRAME, "an image has too few or too many beats"), (STATUS_BAD_LABEL, "a label is no class")):
+        if status is not None and status & bit:
+            raise DataError(
+                f"simulation: the device stopped after {taken} images: {what} (status {status}); "
+                "give data of the network's shape and classes"
+            )
+
+
+def _check_outcome(outcome: Outcome, session: Session, options: SimOptions) -> None:
+    if outcome.end == "done":
+        return
+    _refused(outcome.status, outcome)
+    waiting = waiting_for(session.program, outcome.op)
+    raise WatchdogError(explain(outcome, channel_names(session.plan), waiting, options.watchdog))
+
+
+def _device_number(words: Words) -> int:
+    """The build number that the device shows. Raises BuildError if it is no hwgen device."""
+    if int(words[0]) != DEVICE_ID:
+        raise BuildError(f"device: register id reads 0x{int(words[0]):08X}, not 0x{DEVICE_ID:08X}; build again")
+    return int(words[1])

@@ -1,0 +1,145 @@
+"""Compares everything that a run brought back with the reference, batch by batch in the order of computation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ref.executor import COUNTS, BatchTrace, Reference
+from .compare import Comparison
+from .layout import Words
+from .program import Results
+from .readback import Probe, counters, memories
+from .session import Held, Session, StageWords
+
+__all__ = ["Verifier", "counter_name"]
+
+Ints = NDArray[np.int64]
+EVALUATED_AT_ONCE = 256
+
+
+def counter_name(count: str) -> str:
+    """The device's name of a counter of ref.executor.COUNTS."""
+    return count if count == "zero_updates" else f"{count}_saturated"
+
+
+class Verifier:
+    """Walks a session beside a :class:`Reference` that starts from the same parameters.
+
+    ``streams`` are the words of every probe. ``dump`` is a directory that gets one batch_NNNN.npz for every held batch:
+    each tensor as the hardware ("conv1.y.hardware") and the reference ("conv1.y.reference") have it.
+    """
+
+    def __init__(
+        self, session: Session, reference: Reference, results: Results, streams: list[tuple[Probe, Words]],
+        dump: Path | None = None,
+    ):  # fmt: skip
+        self.session, self.reference, self.results, self.streams = session, reference, results, streams
+        self.dump = dump
+        self.comparison = Comparison()
+        self.totals = [dict.fromkeys(COUNTS, 0) for _ in session.plan.stages]
+        self._dumped: dict[str, Ints] = {}
+        self._sample = 0
+        self._batch = 0
+
+    def run(self) -> float | None:
+        """Compares all; the accuracy of the evaluation, None without one. Raises MismatchError."""
+        session, comparison = self.session, self.comparison
+        fed = session.program.fed
+        if len(self.results.predictions) != fed:
+            comparison.equal("result", "number of results", len(self.results.predictions), fed)
+        for probe, words in self.streams:
+            if len(words) != session.recorded * probe.layout.beats:
+                comparison.equal(probe.name, "number of words", len(words), session.recorded * probe.layout.beats)
+        for held in session.held:
+            self._held(held)
+        for samples in session.free:
+            self._trace(samples, comparison)
+        if session.trained:
+            self._counters(session.counters, "at the end")
+        accuracy = self._evaluate() if session.evaluated is not None else None
+        if fed:
+            self._memories(session.memories, "at the end")
+        comparison.finish()
+        return accuracy
+
+    def _trace(self, samples: Ints, comparison: Comparison) -> BatchTrace:
+        """Runs the reference on the next batch and compares its results within ``comparison``."""
+        where = f"batch {self._batch}"
+        trace = self.reference.train_batch(self.session.images[samples], self.session.labels[samples])
+        for totals, found in zip(self.totals, trace.saturated, strict=True):
+            for name, count in found.items():
+                totals[name] += count
+        part = slice(self._sample, self._sample + len(samples))
+        self._sample, self._batch = part.stop, self._batch + 1
+        comparison.equal("result.prediction", where, self.results.predictions[part], trace.predictions, samples=True)
+        comparison.equal("result.loss", where, self.results.losses[part], trace.losses, samples=True)
+        return trace
+
+    def _held(self, held: Held) -> None:
+        where, start = f"batch {self._batch}", self._sample
+        stages = self.session.plan.stages
+        results = Comparison()
+        trace = self._trace(held.samples, results)
+        dz = trace.dz.reshape(len(held.samples), *stages[-1].stage.out_shape)
+        wanted = {"y": trace.y, "dy": trace.dy, "dx": trace.dx, "dz": (dz,) * len(stages)}
+        for probe, words in self.streams:
+            if probe.kind == "dz":
+                self.comparison.add(results)  # results follow from the last y
+            beats = probe.layout.beats
+            got, padding = probe.tensors(words[start * beats : (start + len(held.samples)) * beats])
+            self._equal(probe.name, where, got, wanted[probe.kind][probe.stage])
+            self.comparison.zero(probe.name, where, padding)
+        if held.gradients is not None:
+            self._sums(held.gradients, trace, where)
+        if held.memories is not None:
+            self._memories(held.memories, f"after {where}")
+        self._counters(held.counters, f"after {where}")
+        if self.dump is not None:
+            self.dump.mkdir(parents=True, exist_ok=True)
+            np.savez(self.dump / f"batch_{self._batch - 1:04}.npz", **self._dumped)  # type: ignore[arg-type]
+        self._dumped = {}
+
+    def _equal(self, name: str, where: str, got: Ints, wanted: object, samples: bool = True) -> None:
+        self.comparison.equal(name, where, got, wanted, samples)
+        if self.dump is not None:
+            self._dumped[f"{name}.hardware"] = got
+            self._dumped[f"{name}.reference"] = np.asarray(wanted)
+
+    def _memory(self, name: str, where: str, got: tuple[Ints, Ints], wanted: object) -> None:
+        self._equal(name, where, got[0], wanted, samples=False)
+        self.comparison.zero(name, where, got[1])
+
+    def _sums(self, words: tuple[StageWords, ...], trace: BatchTrace, where: str) -> None:
+        for i, planned in reversed(list(enumerate(self.session.plan.stages))):
+            wanted = {"dw": trace.dw[i], "db": trace.db[i]}
+            for name, got in memories(planned, words[i], self.results.reads).items():
+                self._memory(f"{planned.stage.name}.{name}", where, got, wanted[name])
+
+    def _memories(self, words: tuple[StageWords, ...], where: str) -> None:
+        parameters = self.reference.parameters
+        for i, planned in enumerate(self.session.plan.stages):
+            wanted = {"weight": parameters.weights[i], "bias": parameters.biases[i]}
+            for name, got in memories(planned, words[i], self.results.reads).items():
+                self._memory(f"{planned.stage.name}.{name}", where, got, wanted[name])
+
+    def _counters(self, words: tuple[slice, ...], where: str) -> None:
+        for planned, part, totals in zip(self.session.plan.stages, words, self.totals, strict=True):
+            got = counters(part, self.results.reads)
+            wanted = {counter_name(name): count & 0xFFFFFFFF for name, count in totals.items()}
+            wanted["updates"] = 0 if planned.stage.frozen else self.reference.step
+            for name, count in wanted.items():
+                self.comparison.equal(f"{planned.stage.name}.{name}", where, got[name], count)
+
+    def _evaluate(self) -> float:
+        samples = self.session.evaluated
+        assert samples is not None
+        part = slice(self._sample, self._sample + len(samples))
+        got = self.results.predictions[part]
+        chunks = np.array_split(samples, range(EVALUATED_AT_ONCE, len(samples), EVALUATED_AT_ONCE))
+        wanted = [self.reference.forward(self.session.images[chunk]).predictions for chunk in chunks]
+        self.comparison.equal("result.prediction", "evaluation", got, np.concatenate(wanted), samples=True)
+        self.comparison.equal("result.loss", "evaluation", self.results.losses[part], np.zeros(len(samples)), samples=True)
+        return float(np.mean(got == self.session.labels[samples])) if got.shape == samples.shape else 0.0
