@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import build_stubs
 import pytest
@@ -17,6 +18,7 @@ import hwgen
 from hwgen import cli
 from hwgen.commands.report import Progress, table
 from hwgen.errors import MismatchError, ToolError, WatchdogError
+from hwgen.plan.registers import STAGE_COUNTERS
 
 
 @pytest.fixture(autouse=True)
@@ -239,18 +241,37 @@ def test_ctrl_c_during_build(run, tmp_path, source, monkeypatch):
 def test_ctrl_c_to_the_process(tmp_path):
     """A real one, while the user's file runs."""
     source = write_model(tmp_path, "import time\nprint('here', flush=True)\ntime.sleep(60)\n")
-    command = [sys.executable, "-m", "hwgen", "build", str(source), "-o", str(tmp_path / "out"), "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout.readline() == "here\n"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
-    assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-1] == "hwgen: interrupted"
-    assert "Traceback" not in err
+    command = [
+        sys.executable,
+        "-m",
+        "hwgen",
+        "train",
+        str(source),
+        "--epochs",
+        "1",
+        "-o",
+        str(tmp_path / "out"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            before = [process.stderr.readline(), process.stderr.readline()]
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert before == [f"loading {source}\n", "here\n"]
+    assert (process.returncode, out, err) == (130, "", "hwgen: interrupted\n")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["build", "train"])
+def test_what_a_model_file_prints_is_not_in_the_json(capsys, tmp_path, command):
+    source = write_model(tmp_path, SOURCE + "print('hello')\n")
+    options = ["-o", str(tmp_path / "out")] if command == "build" else ["--epochs", "1"]
+    assert cli.main([command, str(source), *options, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["command"] == command
+    assert "hello\n" in err
 
 
 # --- sim
@@ -309,7 +330,7 @@ def test_sim_options(run, built, simulate, tmp_path):
     assert options[0] == one
     assert options[1] == sim_run.SimOptions(evaluate=True, seed=5)
     assert options[2] == sim_run.SimOptions(
-        epochs=4, simulator="icarus", seed=1, stall=0.25, trace=sim_run.Path("x.fst"), dump=tmp_path / "d",
+        epochs=4, simulator="icarus", seed=1, stall=0.25, trace=Path("x.fst"), dump=tmp_path / "d",
         watchdog=50, gradients=False,
     )  # fmt: skip
 
@@ -432,6 +453,51 @@ def test_train_without_held_out_samples(run, tmp_path):
     code, out, _ = run("train", write_model(tmp_path, SOURCE + data), "--epochs", 1, "--json")
     assert code == 0
     assert json.loads(out)["accuracy"] is None
+
+
+def test_counters_of_training_have_the_devices_names(run, source):
+    result = json.loads(run("train", source, "--epochs", 1, "--json")[1])
+    for stage in result["stages"]:
+        assert stage["counters"].keys() <= set(STAGE_COUNTERS)
+        assert len(stage["counters"]) == 6
+
+
+# --- docs/result.md
+
+
+def documented(command):
+    """Keys in the tables of docs/result.md that hold for a command."""
+    text = (Path(__file__).parents[1] / "docs" / "result.md").read_text()
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    rows = re.findall(r"^\| (`.+?) \|", parts[0] + parts[parts.index(command) + 1], re.MULTILINE)
+    return set(re.findall(r"`([^`]+)`", " ".join(rows)))
+
+
+def keys(result):
+    found = set(result)
+    for stage in result["stages"]:
+        found |= {f"stages[].{key}" for key in stage}
+    return found
+
+
+def test_every_key_of_build_and_train_is_documented(run, source, tmp_path):
+    built = json.loads(run("build", source, "-o", tmp_path / "out", "--json")[1])
+    assert keys(built) == documented("build")
+    trained = json.loads(run("train", source, "--epochs", 1, "--json")[1])
+    assert keys(trained) == documented("train")
+
+
+def test_every_key_of_sim_is_documented(run, built, simulate):
+    stage = {
+        "name": "conv1",
+        "multipliers": 9,
+        "occupancy": SIMULATED["occupancy"],
+        "counters": {},
+        "depths": {},
+    }
+    simulate(stages=[stage])
+    result = json.loads(run("sim", built, "--json")[1])
+    assert keys(result) | {"error", "exit_code"} == documented("sim")
 
 
 # --- doctor

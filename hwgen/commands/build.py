@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Builds, and shows what was built."""
     from ..backend.build import build
 
-    with report.Progress() as progress:
+    with report.Progress() as progress, contextlib.redirect_stdout(sys.stderr):  # the model file may print
         result = build(arguments.source, arguments.out, seed=arguments.seed, progress=progress)
     report.show(result, _text(result, arguments.out), arguments.json)
     return 0

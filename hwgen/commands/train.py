@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     with report.Progress() as progress:
         progress(f"loading {arguments.source}")
-        source = load_source(arguments.source, arguments.seed)
+        with contextlib.redirect_stdout(sys.stderr):  # the model file may print
+            source = load_source(arguments.source, arguments.seed)
         start = time.monotonic()
         progress("training")
         trained = train(
@@ -73,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         "losses": list(trained.losses),
         "accuracy": accuracy,
         "stages": [
-            {"name": stage.name, "counters": counts}
+            {"name": stage.name, "counters": _device_names(counts)}
             for stage, counts in zip(source.network.stages, trained.counts, strict=True)
         ],
     }
@@ -81,6 +84,11 @@ def run(arguments: argparse.Namespace) -> int:
         report.write_result(arguments.out, result)
     report.show(result, _text(result), arguments.json)
     return 0
+
+
+def _device_names(counts: Mapping[str, int]) -> dict[str, int]:
+    """The reference's counts under the names of the device's counters (plan.registers.STAGE_COUNTERS)."""
+    return {name if name == "zero_updates" else f"{name}_saturated": count for name, count in counts.items()}
 
 
 def _text(result: Mapping[str, Any]) -> str:
