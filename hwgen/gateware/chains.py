@@ -11,8 +11,7 @@ from ..plan.plan import StagePlan
 from .col2im import Col2im
 from .pool import MaxPool, MaxPoolAdjoint
 from .relu import ReLU, ReLUAdjoint
-from .reorder import Reorder
-from .replay import Replay
+from .replay import Reorder, Replay
 from .round import Requantise
 from .stream import Fifo, lanes
 
