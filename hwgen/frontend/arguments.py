@@ -14,6 +14,7 @@ __all__ = ["NAME", "Arguments"]
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
+_FOLDING = ("array", "u", "pc", "pn", "b")
 
 
 def _is_whole(value: object, low: int) -> bool:
@@ -25,8 +26,11 @@ class Arguments:
 
     def __init__(self, kind: str, known: Sequence[str], settings: Mapping[str, object]):
         self._problems: list[str] = []
+        self.vague = False
+        """A size of the layer is not known, so that nothing behind it can be judged."""
         for key in settings:
             if key not in known:
+                self.vague = True
                 near = difflib.get_close_matches(key, known, n=1)
                 advice = f"did you mean {near[0]}? " if near else ""
                 self.say(f"{kind} has no option {key!r}; {advice}it takes {', '.join(known)}")
@@ -39,11 +43,17 @@ class Arguments:
         """All mistakes so far."""
         return tuple(self._problems)
 
+    def count(self, role: str, value: object) -> int:
+        """A number of channels or features, at least 1; 0 if it is wrong."""
+        wrong = not _is_whole(value, 1)
+        return self.whole(role, value, 1) - wrong
+
     def whole(self, role: str, value: object, low: int) -> int:
         """An integer of at least ``low``."""
         if _is_whole(value, low):
             return int(value)  # type: ignore[call-overload, no-any-return]
         self.say(f"{role} = {value!r}; give an integer of at least {low}")
+        self.vague = self.vague or role not in _FOLDING
         return low
 
     def optional_whole(self, role: str, value: object, low: int) -> int | None:
@@ -72,6 +82,7 @@ class Arguments:
         if isinstance(value, (tuple, list)) and len(value) == 2 and all(_is_whole(v, low) for v in value):
             return (int(value[0]), int(value[1]))
         one = "" if role == "array" else "an integer or "
+        self.vague = self.vague or role not in _FOLDING
         self.say(f"{role} = {value!r}; give {one}a pair of integers of at least {low}")
         return (low, low)
 
@@ -86,6 +97,7 @@ class Arguments:
             f"{role} = {value!r}; give an integer, (vertical, horizontal) or (top, left, bottom, right), "
             "0 or more"
         )
+        self.vague = True
         return (0, 0, 0, 0)
 
     def name(self, value: object) -> str | None:

@@ -49,6 +49,8 @@ class Model:
             for layer in _listed(self.layers, problems)
         ]
         names = _names(layers, problems)
+        if not layers:
+            shape = ()  # nothing to judge the loss by
         nodes = []
         edge = "input"
         for name, layer in zip(names, layers, strict=True):
@@ -57,7 +59,7 @@ class Model:
                 found.append(
                     "the loss stands among the layers; give it as Model(loss=nn.SoftmaxCrossEntropy())"
                 )
-            wishes = {key: getattr(layer, key) for key in ("frozen", "array", "wish", "formats")}
+            wishes = {key: getattr(layer, key) for key in ("frozen", "array", "wish", "formats", "vague")}
             nodes.append(Node(name, layer.op, edge, problems=tuple(found), **wishes))
             edge = name
         if isinstance(self.loss, Layer) and isinstance(self.loss.op, SoftmaxCrossEntropy):

@@ -40,7 +40,10 @@ KNOWN = ("Conv2d", "Linear", "ReLU", "MaxPool2d", "Flatten", "SoftmaxCrossEntrop
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer as written: its operation, settings, and what is wrong with its arguments."""
+    """A layer as written: its operation, settings, and what is wrong with its arguments.
+
+    ``vague``: a wrong argument leaves its output's shape open.
+    """
 
     op: ops.Op
     name: str | None = None
@@ -49,6 +52,7 @@ class Layer:
     wish: Wish = Wish()
     formats: LayerFormats = LayerFormats()
     problems: tuple[str, ...] = ()
+    vague: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ def _weighted(given: Arguments, op: ops.Op, settings: dict[str, object]) -> Laye
         given.say(f"formats = {formats!r}; give nn.Formats(w=Q(width, frac), y=, dy=, bias=)")
         formats = LayerFormats()
     frozen = given.flag("frozen", settings.get("frozen", False))
-    return Layer(op, given.name(settings.get("name")), frozen, array, wish, formats, given.found())
+    name = given.name(settings.get("name"))
+    return Layer(op, name, frozen, array, wish, formats, given.found(), given.vague)
 
 
 def Conv2d(
@@ -103,8 +108,8 @@ def Conv2d(
     names = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "bias")
     given = Arguments("Conv2d", (*names, *_WEIGHTED), settings)
     op = ops.Conv2d(
-        given.whole("in_channels", in_channels, 1),
-        given.whole("out_channels", out_channels, 1),
+        given.count("in_channels", in_channels),
+        given.count("out_channels", out_channels),
         given.pair("kernel_size", kernel_size, 1),
         given.pair("stride", stride, 1),
         given.pads("padding", padding),
@@ -122,8 +127,8 @@ def Linear(in_features: int, out_features: int, bias: bool = True, **settings: o
     """A fully connected layer on a flat vector."""
     given = Arguments("Linear", ("in_features", "out_features", "bias", *_WEIGHTED), settings)
     op = ops.Linear(
-        given.whole("in_features", in_features, 1),
-        given.whole("out_features", out_features, 1),
+        given.count("in_features", in_features),
+        given.count("out_features", out_features),
         given.flag("bias", bias),
     )
     return _weighted(given, op, settings)
@@ -143,7 +148,7 @@ def MaxPool2d(
     )
     if any(pad >= size for pad, size in zip(op.padding, kernel * 2, strict=True)):
         given.say(f"padding = {op.padding} is not below the kernel {kernel}; give less padding")
-    return Layer(op, given.name(settings.get("name")), problems=given.found())
+    return Layer(op, given.name(settings.get("name")), problems=given.found(), vague=given.vague)
 
 
 def _plain(kind: str, op: ops.Op) -> Callable[..., Layer]:

@@ -24,8 +24,9 @@ class Optimizer:
 class Node:
     """One operation. Edges are named: ``input`` is the edge it reads, its own edge has the node's name.
 
-    ``problems`` are the mistakes that a front end found in its attributes ("what; what to do"); ``relu`` and
-    ``pool`` are what fusion has put behind a matrix operation; ``shape`` is the output's, once known.
+    ``problems`` are the mistakes that a front end found in its attributes ("what; what to do"), ``vague``
+    says that they leave its shape open; ``relu`` and ``pool`` are what fusion has put behind a matrix
+    operation; ``shape`` is the output's, once known.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Node:
     pool: Op | None = None
     conv_shape: Shape | None = None
     problems: tuple[str, ...] = ()
+    vague: bool = False
 
     @property
     def slot(self) -> str:

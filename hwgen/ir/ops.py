@@ -139,7 +139,7 @@ def _conv(op: Conv2d, shape: Shape) -> Inferred:
             f"Conv2d gets {spell(shape)}; it takes an image (H, W, C), so remove the Flatten before it"
         ]
     out, problems = _window(op.window(shape[0], shape[1]), op.out_channels)
-    if op.in_channels != shape[2]:
+    if op.in_channels not in (0, shape[2]):  # 0: the front end could not tell
         problems.append(
             f"in_channels = {op.in_channels} but its input has {shape[2]} channels; give {shape[2]}"
         )
@@ -150,7 +150,7 @@ def _linear(op: Linear, shape: Shape) -> Inferred:
     out = (op.out_features,)
     if len(shape) != 1:
         return out, [f"Linear gets an image of {spell(shape)}; put nn.Flatten() before it"]
-    if op.in_features != shape[0]:
+    if op.in_features not in (0, shape[0]):
         return out, [f"in_features = {op.in_features} but its input has {shape[0]}; give {shape[0]}"]
     return out, []
 

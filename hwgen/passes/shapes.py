@@ -18,5 +18,7 @@ def infer_shapes(graph: Graph) -> Graph:
         found: list[str] = []
         if shape is not None:
             shape, found = OPS[type(node.op)].infer(node.op, shape)
+        if node.vague:
+            shape = None
         nodes.append(replace(node, shape=shape, problems=(*node.problems, *found)))
     return replace(graph, nodes=tuple(nodes))
