@@ -37,9 +37,9 @@ class Relane(wiring.Component):
     """
 
     def __init__(self, width: int, source: tuple[int, int], target: tuple[int, int]):
-        for side, (run, _) in (("source", source), ("target", target)):
-            if run < 1:
-                raise ValueError(f"Relane: {side} run of {run} elements; at least 1")
+        for side, (run, P) in (("source", source), ("target", target)):
+            if run < 1 or P < 1:
+                raise ValueError(f"Relane: {side} has runs of {run} in {P} lanes; both must be at least 1")
         self.width, self.source, self.target = width, source, target
         self.period = math.lcm(source[0], target[0])
         self.unit = math.gcd(*source, *target)
