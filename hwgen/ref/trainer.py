@@ -97,8 +97,13 @@ def predict(network: Network, parameters: Parameters, images: object, chunk: int
 def evaluate(
     network: Network, parameters: Parameters, images: object, labels: object, chunk: int = 256
 ) -> float:
-    """The share of images [N, H, W, C] that get their label [N]. Raises DataError without images."""
-    wanted = np.asarray(labels)
+    """The share of images [N, H, W, C] that get their label [N]. Raises DataError without
+    images, or with other than one label an image."""
+    wanted, pictures = np.asarray(labels), np.asarray(images)
     if not len(wanted):
         raise DataError("images: none to evaluate; give at least one")
-    return float(np.mean(predict(network, parameters, images, chunk) == wanted))
+    if wanted.shape != pictures.shape[:1]:
+        raise DataError(
+            f"labels: shape {wanted.shape} beside {len(pictures)} images; give one label an image"
+        )
+    return float(np.mean(predict(network, parameters, pictures, chunk) == wanted))
