@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _text(result: Mapping[str, Any], out: Path) -> str:
-    rows: list[tuple[str, ...]] = [("stage", "array", "multipliers", "multiply-accumulates a sample")]
+    rows = [("stage", "array", "multipliers", "multiply-accumulates a sample")]
     for stage in result["stages"]:
         pk, pn = stage["array"]
         rows.append(

@@ -132,9 +132,9 @@ def _head(build: Build, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    rows: list[tuple[str, ...]] = [("busy", *PASSES)]
-    rows += [(stage["name"], *_shares(stage["occupancy"])) for stage in result["stages"]]
-    rows.append(("all", *_shares(result["occupancy"])))
+    rows = [["busy", *PASSES]]
+    rows += [_row(stage["name"], stage["occupancy"]) for stage in result["stages"]]
+    rows.append(_row("all", result["occupancy"]))
     lines = [
         f"{result['batches']} training batches, {result['samples']} samples",
         f"{result['compared']} integers compared with the reference, all equal",
@@ -157,6 +157,6 @@ def _text(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _shares(occupancy: Mapping[str, float | None]) -> list[str]:
-    """Shares of the three passes; a pass that a stage does not have has none."""
-    return ["-" if (share := occupancy[name]) is None else f"{share:.1%}" for name in PASSES]
+def _row(name: str, occupancy: Mapping[str, float | None]) -> list[str]:
+    """A row of the table: shares of the three passes; a pass that a stage does not have has none."""
+    return [name, *("-" if (share := occupancy[each]) is None else f"{share:.1%}" for each in PASSES)]
