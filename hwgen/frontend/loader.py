@@ -97,26 +97,28 @@ class _Script:
             del sys.modules[_MODULE]
         return module.__dict__
 
-    def guard(self, action: Callable[[], Result], kind: type[HwgenError]) -> Result:
-        """Run the user's code; exceptions become errors that name the line. An HwgenError keeps its class."""
+    def guard(self, action: Callable[[], Result], kind: type[HwgenError], where: str = "") -> Result:
+        """Run the user's code; exceptions become errors that name the line, else ``where``.
+
+        An HwgenError keeps its class.
+        """
         try:
             return action()
         except ModelError as error:
-            where = self._failed(error)
-            raise ModelError([f"{where}: {problem}" for problem in error.problems]) from None
+            place = self._failed(error, where)
+            raise ModelError([f"{place}: {problem}" for problem in error.problems]) from None
         except HwgenError as error:
-            raise type(error)(f"{self._failed(error)}: {error}") from None
+            raise type(error)(f"{self._failed(error, where)}: {error}") from None
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())
             name = type(error).__name__
-            raise kind(
-                f"{self._failed(error)}: {name}{': ' if said else ''}{said}; correct the file"
-            ) from error
+            what = f"{name}: {said}" if said else name
+            raise kind(f"{self._failed(error, where)}: {what}; correct the file") from error
 
-    def _failed(self, error: BaseException) -> str:
+    def _failed(self, error: BaseException, where: str) -> str:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == str(self.path)]
-        return f"{self.path}:{lines[-1]}" if lines and lines[-1] else str(self.path)
+        return f"{self.path}:{lines[-1]}" if lines and lines[-1] else where or str(self.path)
 
     def place(self, name: str) -> str:
         """``file:line`` of the last statement at the top that sets ``name``."""
@@ -156,7 +158,7 @@ def _dataset(script: _Script, names: Mapping[str, object], network: Network, see
     what = "data is"
     if callable(made) and not isinstance(made, type):
         function = made
-        made = script.guard(lambda: function(network), DataError)
+        made = script.guard(lambda: function(network), DataError, where)
         what = "data(network) returns"
     if not isinstance(made, Dataset):
         raise DataError(f"{where}: {what} {_kind(made)}; give a Dataset or a function network -> Dataset")
