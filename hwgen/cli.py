@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -13,10 +14,12 @@ from . import __version__
 from .commands import build, doctor, sim, train
 from .errors import HwgenError, ModelError
 
-__all__ = ["INTERRUPTED", "main"]
+__all__ = ["FAULT", "INTERRUPTED", "main"]
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+FAULT = 70
+"""Exit code after a fault of hwgen's own (EX_SOFTWARE of sysexits.h)."""
 COMMANDS = (build, sim, train, doctor)
 
 
@@ -32,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="hwgen",
         description="Generates FPGA hardware that trains neural networks.",
         epilog="Exit codes: 0 all equal, 1 hardware and reference differ, 2 wrong input, "
-        "3 a tool is missing or failed, 4 the hardware is stuck, 130 Ctrl-C.",
+        "3 a tool is missing or failed, 4 the hardware is stuck, 70 a fault of hwgen itself, 130 Ctrl-C.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hwgen {__version__}")
@@ -69,6 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
         return _report(HwgenError(f"{where}{error.strerror or error}"), arguments)
+    except Exception:  # else Python would exit with 1, which means a mismatch
+        traceback.print_exc()
+        print("hwgen: this is a fault of hwgen itself; please report the lines above", file=sys.stderr)
+        return FAULT
 
 
 def _report(error: HwgenError, arguments: argparse.Namespace | None) -> int:

