@@ -242,13 +242,13 @@ module hwgen_core({', '.join(names)});
 {_rom('results', 48, results)}{_rom('memory', 32, memory)}{_rom('counters', 32, counters)}{probes}
   reg [31:0] taken, labels, given, tick, version, done, element, beat, space, control, base, size, row;
   reg [31:0] ops, ops_copy, cycles, cycles_copy, version_copy, rdata, extra;
-  reg emitting, resulting, held, updating, answering, bad_load, bad_frame;
+  reg emitting, resulting, held, updating, answering, bad_load, bad_frame, bad_label;
   wire training = control[0];
   wire room = taken - given < 2 & (~training | taken < (version + 1) * {plan.network.update.batch}) & ~bad_frame;
   wire stuck = given == {hang};
   wire refused = taken >= {refuse};
   assign image__ready = room & ~refused;
-  assign label__ready = ~refused & labels - given < 4;
+  assign label__ready = ~refused & ~bad_label & labels - given < 4;
   assign result__valid = resulting;
   assign result__payload = results[given - extra] ^ bad_load;
   assign bus__ready = answering{" & 1'b0" if sabotage.mute_bus else ""};
@@ -269,7 +269,10 @@ module hwgen_core({', '.join(names)});
       if (beat == {image_beats - 1}) begin beat <= 0; taken <= taken + 1; end
       if (image__payload[{last_bit}] != (beat == {image_beats - 1})) bad_frame <= 1;
     end
-    if (label__valid & label__ready) labels <= labels + 1;
+    if (label__valid & label__ready) begin
+      if (label__payload < {plan.network.loss.classes}) labels <= labels + 1;
+      else bad_label <= 1;
+    end
     if (~emitting & ~resulting & ~held & ~updating & ~stuck & taken > given & (~training | labels > given)) begin
       emitting <= 1; tick <= 0;
     end
@@ -302,18 +305,21 @@ module hwgen_core({', '.join(names)});
       if (bus__addr == {address['data']}) begin
         element <= element + 1;
         if (bus__write & bus__wdata != memory[base + element]) bad_load <= 1;
+        if (bus__write) memory[base + element] <= bus__wdata;
         rdata <= memory[base + version * size + element];
       end
       if (bus__addr == {address['id']}) rdata <= 32'h{sabotage.device_id:x};
       if (bus__addr == {address['build']}) rdata <= 32'h{BUILD_NUMBER:x};
+      if (bus__addr == {address['samples']}) rdata <= given;
       if (bus__addr == {address['cycles_low']}) rdata <= cycles_copy;
-      if (bus__addr == {address['status']}) rdata <= {{28'd0, held, 2'd0, idle}} | (bad_frame << 1) | (refused ? {refusal} : 0);
-      if (bus__addr >= {STAGE_BASE}) rdata <= bus__addr % {STAGE_STRIDE} < 3 ? ops_copy : counters[row];
+      if (bus__addr == {address['status']}) rdata <= {{28'd0, held, bad_label, bad_frame, idle}} | (refused ? {refusal} : 0);
+      if (bus__addr >= {STAGE_BASE} & bus__addr < {STAGE_BASE + STAGE_STRIDE * len(plan.stages)}) rdata <= bus__addr % {STAGE_STRIDE} < 3 ? ops_copy : counters[row];
     end
     if (rst) begin
       taken <= 0; labels <= 0; given <= 0; tick <= 0; version <= 0; done <= 0; element <= 0; beat <= 0; space <= 0;
       control <= 1; ops <= 0; ops_copy <= 0; cycles <= 0; cycles_copy <= 0; version_copy <= 0; rdata <= 0; extra <= 0;
       emitting <= 0; resulting <= 0; held <= 0; updating <= 0; answering <= 0; bad_load <= 0; bad_frame <= 0;
+      bad_label <= 0;
     end
   end
 endmodule

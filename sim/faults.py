@@ -1,0 +1,39 @@
+"""Runs the cocotb bench of faults on a device: bad frames, bad labels, and manners on the bus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ..plan.plan import Plan
+from .cocotb_driver import run_bench
+from .layout import Layout, pack_lanes
+from .ports import read_ports
+
+__all__ = ["run_faults"]
+
+
+def run_faults(
+    plan: Plan, files: Mapping[str, str], directory: Path, simulator: str, tests: str | None = None
+) -> int:
+    """Runs hwgen.sim.bench.faults (or its tests whose names match ``tests``) on emitted Verilog; how many ran.
+
+    Raises ToolError if one fails or none runs.
+    """
+    ports, network = read_ports(files), plan.network
+    layout = Layout(network.in_shape, 1, plan.image_lanes, network.input.width)
+    image = np.arange(np.prod(network.in_shape), dtype=np.int64).reshape(1, *network.in_shape) % (network.input.max + 1)
+    words = pack_lanes(layout.to_lanes(image)[0], layout.width, ports.words("image"))
+    setting = {
+        "image": [int.from_bytes(beat.tobytes(), "little") for beat in words],
+        "last": layout.lanes * layout.width,
+        "classes": network.loss.classes,
+        "patience": 4 * plan.prediction.latency + 4 * round(plan.prediction.cycles_per_batch) + 1000,
+        "depths": [planned.fold.depth for planned in plan.stages],
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "faults.json").write_text(json.dumps(setting))
+    return run_bench(files, ports.module, "faults", directory, simulator, tests=tests)
