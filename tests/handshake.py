@@ -20,14 +20,19 @@ def cut(elements, side):
     return words
 
 
-def check_valid_ignores_ready(part, inputs, outputs, *, settings=None, cycles=200):
-    """No output's valid or payload changes within a cycle, whatever the ready of the outputs."""
+def check_valid_ignores_ready(part, inputs, outputs, *, held=(), cycles=200):
+    """No output's valid or payload changes within a cycle, whatever the ready of the outputs.
+
+    ``held``: pairs of a signal and its value all the time.
+    """
     ins, outs = [getattr(part, name) for name in inputs], [getattr(part, name) for name in outputs]
     valid = 0
 
     async def look(ctx):
         nonlocal valid
         rng = np.random.default_rng(3)
+        for signal, value in held:
+            ctx.set(signal, value)
         for _ in range(cycles):
             for port in ins:
                 ctx.set(port.valid, int(rng.integers(2)))
@@ -44,7 +49,7 @@ def check_valid_ignores_ready(part, inputs, outputs, *, settings=None, cycles=20
                 ctx.set(port.ready, int(rng.integers(2)))
             await ctx.tick()
 
-    run_streams(part, {}, {}, settings=settings, bench=look)
+    run_streams(part, {}, {}, bench=look)
     assert valid > 0
 
 

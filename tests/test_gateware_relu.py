@@ -79,7 +79,8 @@ def test_a_blocked_output_lets_the_other_have_the_word(blocked, open_):
 
 @pytest.mark.parametrize("train", [0, 1])
 def test_relu_valid_ignores_ready(train):
-    check_valid_ignores_ready(ReLU(3, 5), ["i"], ["o", "mask"], settings={"train": train})
+    part = ReLU(3, 5)
+    check_valid_ignores_ready(part, ["i"], ["o", "mask"], held=[(part.train, train)])
 
 
 @pytest.mark.parametrize("stalls", STALLS)

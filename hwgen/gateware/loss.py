@@ -118,10 +118,10 @@ class SoftmaxCrossEntropy(wiring.Component):
     exponentials at one a cycle, then C divisions one after the other, in whose time the next logits are
     taken.
 
-    Cycles a sample in steady state: ``cycles`` = C · (max(dz.frac, -1) + 3) + 11 in training,
-    ``inference_cycles`` = C + 1. Cycles from a sample's last word of z taken to its first word of dz valid:
-    ``latency``; to its result: ``result_latency``, ``inference_latency`` (all if the label is there and
-    nothing is full).
+    Cycles a sample in steady state: ``cycles`` = C + 11 + max(C·T, 3) in training, with T = max(dz.frac, -1)
+    + 2 cycles a division; ``inference_cycles`` = C + 1. Cycles from a sample's last word of z taken to its
+    first word of dz valid: ``latency`` = C + 12 + min(C, lanes_out)·T; to its result: ``result_latency`` = C
+    + 15, in inference ``inference_latency`` = 2 (all if the label is there and nothing is full).
 
     ``valid`` of both outputs depends on registers only; ``z.ready`` and ``label.ready`` on no input. The
     errors of a sample wait for ``dz.ready`` alone, but the next sample starts only when this one's result has
@@ -156,7 +156,7 @@ class SoftmaxCrossEntropy(wiring.Component):
     @property
     def cycles(self) -> int:
         """Cycles a sample in training, in steady state, if no neighbour stalls."""
-        return self.loss.classes * (self.divider.cycles + 1) + 11
+        return self.loss.classes + 11 + max(self.loss.classes * self.divider.cycles, 3)
 
     @property
     def inference_cycles(self) -> int:
