@@ -1,0 +1,96 @@
+"""Depths of a stage's buffers: what the paced schedule fills, and never less than deadlock freedom asks for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .geometry import Axis, Geometry, min_col_rows, min_rows
+from .plan import Depths, StagePlan
+from .schedule import StageTimes, pool_geometry
+
+__all__ = ["least_depths", "stall_free_depths"]
+
+Ints = NDArray[np.int64]
+
+
+def _spare(axis: Axis) -> int:
+    """Slots for the rows of one more output row."""
+    return max(axis.digit, math.ceil(axis.stride / axis.banks))
+
+
+def least_depths(planned: StagePlan, dy_blocks: int = 1, y_blocks: int = 1) -> Depths:
+    """The least capacities that cannot deadlock: one block's windows, and one whole sample between forward and backward."""
+    stage, fold = planned.stage, planned.fold
+    geometry = fold.geometry
+    backs = not (stage.frozen and stage.dx is None)
+    pool = pool_geometry(planned, stage.pool) if stage.pool is not None else None
+    return Depths(
+        window_rows=min_rows(geometry),
+        store_rows=0 if stage.frozen else max(geometry.slots, min_rows(geometry, "backward")),
+        col_rows=0 if stage.dx is None or fold.dx_in_order else min_col_rows(geometry),
+        pool_rows=min_rows(pool) if pool is not None else 0,
+        pool_col_rows=min_col_rows(pool) if pool is not None and backs else 0,
+        mask_words=stage.M * fold.y_words if stage.relu and backs else 0,
+        argmax_words=pool.M * fold.y_words if pool is not None and backs else 0,
+        dy_blocks=dy_blocks,
+        y_blocks=y_blocks,
+    )
+
+
+def _most(written: Ints, freed: Ints, amount: Ints) -> int:
+    """Most units in a buffer: unit n is written at written[n], and amount[k] units are free from freed[k] on (both sorted)."""
+    gone = np.concatenate([[0], amount])[np.searchsorted(freed, written, side="left")]
+    return int(np.max(np.arange(1, len(written) + 1) - gone))
+
+
+def _queue(written: list[Ints], read: list[Ints]) -> int:
+    """Most pixels in a FIFO between two ends."""
+    into, out = np.concatenate(written), np.concatenate(read)
+    return _most(into, out, np.arange(1, len(out) + 1))
+
+
+def _store(geometry: Geometry, times: StageTimes) -> int:
+    """Most row slots of the feature store: from the first pixel written to the last block that needs the slot."""
+    y = geometry.vertical
+    rows = np.arange(y.size)
+    first_pixel = rows * geometry.horizontal.size
+    slot = y.entered(rows)
+    starts = np.arange(0, geometry.M, geometry.b) // geometry.horizontal.outputs
+    left = np.append(y.below(y.first(starts[1:])), geometry.slots)
+    written, need, freed, gone = [], [], [], []
+    for sample, (x, backward) in enumerate(zip(times.x, times.backward, strict=True)):
+        written.append(x[first_pixel])
+        need.append(slot + sample * geometry.slots)
+        freed.append(backward)
+        gone.append(left + sample * geometry.slots)
+    free = np.concatenate([[0], np.concatenate(gone)])
+    at = np.searchsorted(np.concatenate(freed), np.concatenate(written), side="left")
+    return int(np.max(np.concatenate(need) - free[at]))
+
+
+def stall_free_depths(planned: StagePlan, times: StageTimes) -> Depths:
+    """Depths at which the schedule ``times`` (samples at the pace of the slowest part) never waits for room."""
+    fold, least = planned.fold, least_depths(planned, 2, 2)
+    geometry = fold.geometry
+    margin = 2 * fold.y_words
+    store = least.store_rows
+    if store:
+        store = max(store, _store(geometry, times) + _spare(geometry.vertical))
+    mask, argmax = least.mask_words, least.argmax_words
+    if mask:
+        mask = max(mask, _queue(times.relu, times.masked) * fold.y_words + margin)
+    if argmax:
+        argmax = max(argmax, _queue(times.y, times.dy) * fold.y_words + margin)
+    pool = pool_geometry(planned, planned.stage.pool) if planned.stage.pool is not None else None
+    return Depths(
+        window_rows=least.window_rows + _spare(geometry.vertical),
+        store_rows=store,
+        col_rows=least.col_rows and least.col_rows + _spare(geometry.vertical),
+        pool_rows=least.pool_rows and least.pool_rows + (_spare(pool.vertical) if pool else 0),
+        pool_col_rows=least.pool_col_rows and least.pool_col_rows + (_spare(pool.vertical) if pool else 0),
+        mask_words=mask,
+        argmax_words=argmax,
+    )

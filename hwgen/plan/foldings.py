@@ -1,0 +1,144 @@
+"""Which folding every stage gets: the user's wishes first, the rest so that no stage is slower than those."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..errors import ModelError
+from ..ir.stage import Network, Stage
+from .fold import Fold, Folding, legal_pc, legal_u, resolve_array
+
+__all__ = ["DEFAULT_MULTIPLIERS", "MAX_PES", "choose_foldings", "tile_of"]
+
+DEFAULT_MULTIPLIERS = 256
+"""Multipliers that a network without any ``array=`` may take."""
+DEFAULT_B = 4
+"""Pixels in a block unless asked for: a memory word is read and written once in so many cycles."""
+MAX_PES = 1 << 16
+"""The host numbers the PEs of a stage with 16 bits, and the words of a PE too."""
+TILE = (9, 8)
+"""Largest tile; bigger arrays are grids of equal tiles."""
+
+
+def choose_foldings(network: Network) -> tuple[Folding, ...]:
+    """One folding a stage. Raises ModelError naming every illegal wish with its legal values."""
+    problems: list[str] = []
+    fixed = [_wished(stage, problems) for stage in network.stages]
+    if problems:
+        raise ModelError(problems)
+    given = [Fold(s, f).cycles for s, f in zip(network.stages, fixed, strict=True) if f is not None]
+    pace = max(given) if given else _pace(network.stages)
+    chosen = tuple(
+        folding or _cheapest(stage, pace) for stage, folding in zip(network.stages, fixed, strict=True)
+    )
+    for stage, folding in zip(network.stages, chosen, strict=True):
+        fold = Fold(stage, folding)
+        if fold.depth > MAX_PES or fold.pk * fold.pn > MAX_PES:
+            problems.append(
+                f"{stage.name}: a folding of {fold.pk} × {fold.pn} PEs with {fold.depth} weights each; the host can number "
+                f"{MAX_PES} of both; give a larger array" + (" or a smaller one" if fold.pk * fold.pn > MAX_PES else "")
+            )
+    if problems:
+        raise ModelError(problems)
+    return chosen
+
+
+def default_b(stage: Stage) -> int:
+    """Pixels in a block where nothing is asked for."""
+    return min(DEFAULT_B, stage.M)
+
+
+def _wished(stage: Stage, problems: list[str]) -> Folding | None:
+    """What the user asked for, completed; None if nothing of the array's shape."""
+    wish, found = stage.wish, len(problems)
+    b = default_b(stage) if wish.b is None else wish.b
+    if b < 1:
+        problems.append(f"{stage.name}: b = {b}: blocks hold at least 1 pixel; legal b: 1..{stage.M}")
+    if wish.u is not None and wish.u not in legal_u(stage):
+        problems.append(f"{stage.name}: u = {wish.u} is not kw, kh·kw or 1; legal u: {legal_u(stage)}")
+    if wish.pc is not None and wish.pc not in legal_pc(stage):
+        problems.append(f"{stage.name}: pc = {wish.pc} is outside 1..{stage.cin}")
+    if wish.pn is not None and not 1 <= wish.pn <= stage.N:
+        problems.append(f"{stage.name}: pn = {wish.pn} is outside 1..{stage.N}")
+    if len(problems) > found:
+        return None
+    if stage.array is not None:
+        return _from_array(stage, b, problems)
+    if wish.u is None and wish.pc is None and wish.pn is None:
+        return None
+    return Folding(wish.u or stage.window.kernel[1], wish.pc or 1, wish.pn or 1, b)
+
+
+def _from_array(stage: Stage, b: int, problems: list[str]) -> Folding | None:
+    assert stage.array is not None
+    wish = stage.wish
+    try:
+        folding = resolve_array(stage, stage.array, b)
+    except ModelError as error:
+        problems += error.problems
+        return None
+    if wish.u is not None or wish.pc is not None:
+        pk = stage.array[0]
+        u = wish.u if wish.u is not None else pk // (wish.pc or 1)
+        pc = wish.pc if wish.pc is not None else pk // u
+        folding = Folding(u, pc, stage.array[1], b)
+        if u * pc != pk or u not in legal_u(stage) or pc not in legal_pc(stage):
+            pairs = [(u, pk // u) for u in legal_u(stage) if pk % u == 0 and pk // u in legal_pc(stage)]
+            problems.append(
+                f"{stage.name}: array={stage.array} with u = {wish.u}, pc = {wish.pc}: Pk = {pk} is u·pc for (u, pc) in {pairs}"
+            )
+    if wish.pn is not None and wish.pn != stage.array[1]:
+        problems.append(f"{stage.name}: array={stage.array} and pn = {wish.pn} disagree; give one of them")
+    return folding
+
+
+def _options(stage: Stage) -> list[Folding]:
+    """Foldings worth considering: for every (u, pc) and every number of folds over n the fewest columns."""
+    b = default_b(stage)
+    columns = sorted({math.ceil(stage.N / folds) for folds in range(1, stage.N + 1)})
+    channels = sorted({math.ceil(stage.cin / folds) for folds in range(1, stage.cin + 1)})
+    return [Folding(u, pc, pn, b) for u in legal_u(stage) for pc in channels for pn in columns]
+
+
+def _key(stage: Stage, folding: Folding) -> tuple[int, int, Folding]:
+    fold = Fold(stage, folding)
+    return fold.multipliers, fold.cycles, folding
+
+
+def _cheapest(stage: Stage, pace: int) -> Folding:
+    """The fewest multipliers that keep the pace; the fastest folding if none does."""
+    options = _options(stage)
+    fitting = [folding for folding in options if _fits(Fold(stage, folding)) and Fold(stage, folding).cycles <= pace]
+    if fitting:
+        return min(fitting, key=lambda folding: _key(stage, folding))
+    return min(options, key=lambda folding: (Fold(stage, folding).cycles, folding))
+
+
+def _fits(fold: Fold) -> bool:
+    return fold.depth <= MAX_PES and fold.pk * fold.pn <= MAX_PES
+
+
+def _pace(stages: Sequence[Stage]) -> int:
+    """The least cycles a sample that DEFAULT_MULTIPLIERS allow (or the fewest multipliers at all)."""
+    table = [[(Fold(stage, f).cycles, Fold(stage, f).multipliers) for f in _options(stage)] for stage in stages]
+    candidates = sorted({cycles for rows in table for cycles, _ in rows})
+    low, high = 0, len(candidates) - 1
+    while low < high:
+        middle = (low + high) // 2
+        pace = candidates[middle]
+        need = [min((m for cycles, m in rows if cycles <= pace), default=DEFAULT_MULTIPLIERS + 1) for rows in table]
+        if sum(need) <= DEFAULT_MULTIPLIERS:
+            high = middle
+        else:
+            low = middle + 1
+    return candidates[low]
+
+
+def _divisor(count: int, most: int) -> int:
+    return max(d for d in range(1, min(count, most) + 1) if count % d == 0)
+
+
+def tile_of(fold: Fold) -> tuple[int, int]:
+    """The largest tile that divides the array."""
+    return _divisor(fold.pk, TILE[0]), _divisor(fold.pn, TILE[1])

@@ -1,0 +1,75 @@
+"""Cycles that the gateware's parts take, as the schedule needs them; tests hold them against the parts themselves."""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.stage import Loss, Stage, Update
+from .plan import StagePlan
+
+__all__ = [
+    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency",
+    "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks", "update_cycles",
+]  # fmt: skip
+
+WINDOW = 3
+"""From the write of the last pixel needed to the op (Window), and from the last word of a pixel to the op (REPLAY)."""
+REPLAY = 3
+COL2IM = 5
+"""From the last chunk to the first sum."""
+ROUND = 1
+RELU = 1
+FIFO = 1
+FRAME = 1
+RELANE = 1
+CHUNK_BITS = 17
+"""Bits of dW that one multiplication of the update takes."""
+
+
+def sum_latency(planned: StagePlan) -> int:
+    """From a forward op to the sum it completes, behind the pass's FIFO: ForwardPass.latency."""
+    tk = planned.tile[0]
+    return 1 + tk + 2 + (planned.fold.pk // tk - 1).bit_length() + 2
+
+
+def back_latency(planned: StagePlan) -> int:
+    """From a backward op to the chunk it completes: BackwardPass.latency."""
+    tn = planned.tile[1]
+    return 1 + tn + 2 + (planned.fold.pn // tn - 1).bit_length() + 2
+
+
+def settle(planned: StagePlan) -> int:
+    """From the last op to the last word written, with a margin: Updater.settle."""
+    return 1 + planned.tile[1] + 6 + 4
+
+
+def update_chunks(stage: Stage, batch: int) -> int:
+    """Cycles of the update a weight word: ArrayShape.chunks."""
+    return max(1, math.ceil((stage.grad_bits(batch) - 1) / CHUNK_BITS))
+
+
+def update_cycles(planned: StagePlan, update: Update) -> int:
+    """From the last gradient op of a batch to the first forward op of the next: Updater.cycles and its ends."""
+    stage, fold = planned.stage, planned.fold
+    weights = update_chunks(stage, update.batch) * fold.depth + settle(planned)
+    biases = fold.y_words * (update.lr.width + 4) + 1 if stage.bias is not None else 0
+    return settle(planned) + max(weights, biases) + 5 + 2
+
+
+def _divider(loss: Loss) -> int:
+    return max(loss.dz.frac, -1) + 2
+
+
+def loss_cycles(loss: Loss) -> int:
+    """Cycles a sample in training: SoftmaxCrossEntropy.cycles."""
+    return loss.classes * (_divider(loss) + 1) + 11
+
+
+def dz_latency(loss: Loss, lanes: int) -> int:
+    """From a sample's last logits to its first word of errors: SoftmaxCrossEntropy.latency."""
+    return loss.classes + 12 + min(loss.classes, lanes) * _divider(loss)
+
+
+def result_latency(loss: Loss) -> int:
+    """From a sample's last logits to its result: SoftmaxCrossEntropy.result_latency."""
+    return loss.classes + 15

@@ -1,0 +1,85 @@
+"""From a network to a plan: foldings, tiles, buffer depths, prediction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..ir.stage import Network
+from . import latency as L
+from .buffers import least_depths, stall_free_depths
+from .fold import Fold
+from .foldings import choose_foldings, tile_of
+from .plan import Depths, Plan, Prediction, StagePlan
+from .schedule import Times, run_schedule
+
+__all__ = ["bottleneck", "plan_network", "predict"]
+
+PACED_SAMPLES = 8
+"""Samples from which on the paced schedule repeats itself, for any chain whose pipeline holds fewer."""
+
+
+def plan_network(network: Network, image_lanes: int = 1) -> Plan:
+    """The plan of one device that trains ``network``.
+
+    Arrays as the user asked for, the others so that no stage is slower (see foldings); buffers so deep that the
+    schedule never waits for room; both are then predictions that simulation confirms. Raises ModelError for an illegal folding.
+    """
+    stages = []
+    for stage, folding in zip(network.stages, choose_foldings(network), strict=True):
+        tile = tile_of(Fold(stage, folding))
+        planned = StagePlan(stage, folding, tile, Depths(1, 1, 1, 1, 1, 1, 1))
+        stages.append(replace(planned, depths=least_depths(planned, 2, 2)))
+    plan = Plan(network, tuple(stages), image_lanes, Prediction(0, 0, 0, "", 0))
+    pace, _ = bottleneck(plan)
+    # No version to wait for: the batch is as long as the run.
+    endless = replace(network, update=replace(network.update, batch=1 << 20))
+    samples = PACED_SAMPLES + 2 * len(stages)
+    times = run_schedule(replace(plan, network=endless), samples, pace)
+    deep = tuple(
+        replace(planned, depths=stall_free_depths(planned, events)) if events.backward else planned
+        for planned, events in zip(plan.stages, times.stages, strict=True)
+    )
+    plan = replace(plan, stages=deep)
+    return replace(plan, prediction=predict(plan))
+
+
+def bottleneck(plan: Plan) -> tuple[int, str]:
+    """Cycles a sample of the slowest engine or stream, and its name."""
+    network = plan.network
+    height, width, channels = network.in_shape
+    candidates = [(height * width * -(-channels // plan.image_lanes), "image")]
+    for planned in plan.stages:
+        stage, fold = planned.stage, planned.fold
+        backs = not (stage.frozen and stage.dx is None)
+        candidates.append((fold.cycles, f"{stage.name}.forward and backward" if backs else f"{stage.name}.forward"))
+        candidates.append((stage.window.pixels_in * fold.x_words, f"{stage.name}.x"))
+        if stage.pool is not None:
+            words = stage.pool.pixels_out * fold.y_words * stage.pool.positions
+            candidates.append((words, f"{stage.name}.pool"))
+            candidates.append((stage.M * fold.y_words, f"{stage.name}.pool"))
+    candidates.append((L.loss_cycles(network.loss), "loss"))
+    return max(candidates, key=lambda pair: pair[0])
+
+
+def _steady(times: Times, batch: int) -> tuple[int, int]:
+    """Results of the second batch between which every pass of every stage is busy."""
+    begin = max((s.first_backward[batch] for s in times.stages if s.backward), default=0)
+    end = min(int(s.forward[2 * batch - 1][-1]) for s in times.stages)
+    inside = [k for k in range(batch) if begin <= times.results[batch + k] <= end]
+    return (inside[0], inside[-1]) if len(inside) > 1 else (0, 0)
+
+
+def predict(plan: Plan) -> Prediction:
+    """Runs the schedule for three batches, unpaced; the second and third repeat what every later one does."""
+    network = plan.network
+    batch = network.update.batch
+    pace, name = bottleneck(plan)
+    times = run_schedule(plan, 3 * batch)
+    results = np.asarray(times.results)
+    first, last = steady = _steady(times, batch)
+    per_sample = float(results[batch + last] - results[batch + first]) / (last - first) if last > first else float(pace)
+    period = float(results[3 * batch - 1] - results[2 * batch - 1])
+    occupancy = network.macs / (plan.multipliers * per_sample)
+    return Prediction(per_sample, period, occupancy, name, int(results[0]), steady)

@@ -1,0 +1,209 @@
+"""When every pixel moves: a max-plus model of the pipeline, from which buffers and predictions come.
+
+One event a pixel and sample. A sequential engine that takes ``cost`` cycles for what is ready at ``ready`` ends at
+end[j] = max(end[j-1], ready[j]) + cost[j]. Buffers are taken as large enough; the planner makes them so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.window import Window2d
+from . import latency as L
+from .geometry import Geometry
+from .plan import Plan, StagePlan
+
+__all__ = ["StageTimes", "Times", "needed_pixels", "run_schedule", "touching_pixels"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class StageTimes:
+    """Cycles of one stage's events, one array a sample. ``x``: pixel of x written; ``forward``, ``backward``: end of each block (the cycle
+    after its last op); ``relu``: pixel behind the ReLU; ``y``: pixel of y given; ``dy``: pixel of y's error taken; ``masked``: pixel into the array's
+    replay; ``dx``: pixel of dx given. ``first_forward``, ``first_backward``: first op; ``update``: version after each batch.
+    """
+
+    x: list[Ints] = field(default_factory=list)
+    forward: list[Ints] = field(default_factory=list)
+    relu: list[Ints] = field(default_factory=list)
+    y: list[Ints] = field(default_factory=list)
+    dy: list[Ints] = field(default_factory=list)
+    masked: list[Ints] = field(default_factory=list)
+    backward: list[Ints] = field(default_factory=list)
+    dx: list[Ints] = field(default_factory=list)
+    first_forward: list[int] = field(default_factory=list)
+    first_backward: list[int] = field(default_factory=list)
+    update: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Times:
+    """All stages, the results, and when the device is idle after the last batch."""
+
+    stages: list[StageTimes]
+    results: list[int]
+    idle: int
+
+
+def chain(ready: Ints, cost: Ints | int, start: int) -> Ints:
+    """Ends of a sequence of jobs, the first of which also waits for ``start``."""
+    costs = np.broadcast_to(np.asarray(cost, dtype=np.int64), ready.shape)
+    total = np.cumsum(costs)
+    return total + np.maximum.accumulate(np.maximum(ready, start) - (total - costs))
+
+
+def needed_pixels(geometry: Geometry) -> Ints:
+    """For every output pixel, how many input pixels must be there: 1 + its last one, in raster order; at least 1."""
+    y, x = geometry.vertical, geometry.horizontal
+    oy, ox = np.divmod(np.arange(geometry.M), x.outputs)
+    row = np.minimum(y.first(oy) + y.span, y.size - 1)
+    column = np.clip(x.first(ox) + x.span + 1, 0, x.size)
+    return np.maximum(np.where(row < 0, 0, row * x.size + column), 1)
+
+
+def touching_pixels(geometry: Geometry) -> Ints:
+    """For every input pixel, the last output pixel that may touch it."""
+    y, x = geometry.vertical, geometry.horizontal
+    iy, ix = np.divmod(np.arange(geometry.window.pixels_in), x.size)
+    row = np.minimum((iy + y.pad) // y.stride, y.outputs - 1)
+    return row * x.outputs + np.minimum((ix + x.pad) // x.stride, x.outputs - 1)
+
+
+def pool_geometry(planned: StagePlan, pool: Window2d) -> Geometry:
+    """The pool of a stage as a depthwise window over words of Pn lanes."""
+    return Geometry(pool, 1, planned.fold.pn, planned.fold.y_words)
+
+
+class _Stage:
+    """Recurrences of one stage; keeps the ends of its engines from sample to sample."""
+
+    def __init__(self, planned: StagePlan):
+        self.planned, self.fold = planned, planned.fold
+        self.geometry = planned.fold.geometry
+        stage, b = planned.stage, planned.fold.b
+        pixels = np.arange(self.geometry.M)
+        self.starts = pixels[::b]
+        self.sizes = np.diff(np.append(self.starts, self.geometry.M))
+        self.costs = self.sizes * (stage.groups * self.fold.fk * self.fold.fn)
+        self.offset = pixels % b
+        self.needed = needed_pixels(self.geometry) - 1
+        self.touching = touching_pixels(self.geometry) // b
+        self.pool = pool_geometry(planned, stage.pool) if stage.pool is not None else None
+        self.times = StageTimes()
+        self.end = dict.fromkeys(("x", "forward", "sort", "pool", "pool_col", "unpool", "backward", "dx"), -(1 << 40))
+        self.version = -(1 << 40)
+
+    def _after(self, name: str, ready: Ints, cost: Ints | int) -> Ints:
+        ends = chain(ready, cost, self.end[name])
+        self.end[name] = int(ends[-1])
+        return ends
+
+    def take_x(self, arrival: Ints) -> Ints:
+        """Pixels of x written, a word a cycle: the cycle of each one's last word."""
+        times = self._after("x", arrival - self.fold.x_words + 1, self.fold.x_words) - 1
+        self.times.x.append(times)
+        return times
+
+    def forward(self, x: Ints) -> Ints:
+        """Cycle in which the last word of each pixel of y is given."""
+        planned, fold = self.planned, self.fold
+        ready = np.maximum.reduceat(x[self.needed] + L.WINDOW - self.offset, self.starts)
+        ready[0] = max(ready[0], self.version)
+        ends = self._after("forward", ready, self.costs)
+        self.times.forward.append(ends)
+        self.times.first_forward.append(int(ends[0] - self.costs[0]))
+        complete = np.repeat(ends, self.sizes) - 1 + L.sum_latency(planned) + L.ROUND
+        if fold.b > 1 and fold.y_words > 1:
+            pixels = self._after("sort", complete + 2, fold.y_words) - 1
+        else:
+            pixels = complete - (np.repeat(self.sizes, self.sizes) - 1 - self.offset)
+        if planned.stage.relu:
+            pixels = pixels + L.RELU
+        self.times.relu.append(pixels)
+        if self.pool is not None:
+            cost = self.pool.words * self.pool.window.positions
+            pixels = self._after("pool", pixels[needed_pixels(self.pool) - 1] + L.WINDOW, cost)
+        self.times.y.append(pixels + L.FIFO)
+        return pixels + L.FIFO
+
+    def backward(self, dy: Ints) -> Ints | None:
+        """Cycle in which the last word of each pixel of dx is given; None where there is no dx."""
+        planned, fold = self.planned, self.fold
+        self.times.dy.append(dy)
+        if self.pool is not None:
+            cost = self.pool.words * self.pool.window.positions
+            added = self._after("pool_col", dy - fold.y_words + 1, cost) - 1
+            ready = added[touching_pixels(self.pool)] + L.COL2IM + L.ROUND
+            dy = self._after("unpool", ready, fold.y_words) - 1
+        if planned.stage.relu:
+            dy = dy + L.RELU
+        self.times.masked.append(dy)
+        ready = np.maximum.reduceat(dy + L.REPLAY - self.offset, self.starts)
+        ends = self._after("backward", ready, self.costs)
+        self.times.backward.append(ends)
+        self.times.first_backward.append(int(ends[0] - self.costs[0]))
+        if planned.stage.dx is None:
+            return None
+        done = ends - 1 + L.back_latency(planned)
+        if planned.depths.col_rows or not fold.dx_in_order:
+            dx = self._after("dx", done[self.touching] + L.COL2IM, fold.x_words) - 1
+        else:
+            dx = done
+        self.times.dx.append(dx + L.ROUND + L.FIFO)
+        return dx + L.ROUND + L.FIFO
+
+
+def _carry(times: Ints, source: tuple[int, int], target: tuple[int, int], pixels: int) -> Ints:
+    """Through a Relane: the last word of a pixel makes as many target words as it has room for."""
+    if source != target:
+        times = times + L.RELANE + (max(1, -(-source[1] // target[1])) - 1)
+    # A flattened tensor is one pixel.
+    return times if len(times) == pixels else np.full(pixels, times[-1])
+
+
+def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
+    """Times of ``samples`` training samples in batches, sample s offered at cycle s·``pace`` or later."""
+    network, stages = plan.network, [_Stage(planned) for planned in plan.stages]
+    batch = network.update.batch
+    height, width, channels = network.in_shape
+    beats = -(-channels // plan.image_lanes)
+    classes = network.loss.classes
+    results: list[int] = []
+    loss_end = image_end = -(1 << 40)
+    last = 0
+    for sample in range(samples):
+        offered = np.full(height * width, sample * pace, dtype=np.int64)
+        y = chain(offered, beats, max(image_end, 0)) - 1
+        image_end = int(y[-1]) + 1
+        y = y + L.FRAME
+        side = (channels, plan.image_lanes)
+        for stage in stages:
+            own = (stage.planned.stage.cin, stage.fold.folding.pc)
+            y = stage.forward(stage.take_x(_carry(y, side, own, stage.planned.stage.window.pixels_in)))
+            side = (stage.planned.stage.N, stage.fold.pn)
+        taken = max(int(y[-1]) + min(classes, side[1]) - 1, loss_end)
+        loss_end = taken + L.loss_cycles(network.loss) - classes
+        results.append(taken + L.result_latency(network.loss))
+        first = taken + L.dz_latency(network.loss, side[1])
+        last_error = first + max(0, classes - side[1]) * (L.dz_latency(network.loss, 1) - classes - 12)
+        dy: Ints | None = np.full(len(y), last_error, dtype=np.int64)
+        for stage in reversed(stages):
+            planned = stage.planned
+            if dy is None or (planned.stage.frozen and planned.stage.dx is None):
+                break
+            own = (planned.stage.N, stage.fold.pn)
+            dy = stage.backward(_carry(dy, side, own, len(stage.times.y[-1])))
+            side = (planned.stage.cin, stage.fold.folding.pc)
+        if (sample + 1) % batch == 0 or sample == samples - 1:
+            for stage in stages:
+                if not stage.planned.stage.frozen:
+                    done = int(stage.times.backward[-1][-1]) - 1
+                    stage.version = done + L.update_cycles(stage.planned, network.update)
+                    stage.times.update.append(stage.version)
+                    last = max(last, stage.version)
+    return Times([stage.times for stage in stages], results, max(last, results[-1]))
