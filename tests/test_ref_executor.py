@@ -1,6 +1,7 @@
 """Whole networks in numpy: against a slow second statement, PyTorch, and at every extreme."""
 
 import dataclasses
+import itertools
 import random
 from fractions import Fraction
 
@@ -366,11 +367,19 @@ def test_rounding_at_every_shift(shift):
     assert got.dtype == np.int64
     assert clipped == sum(not q.min <= w <= q.max for w in want)
 
-    rates = [1, -(1 << 23), (1 << 23) - 1, 3]
-    for rate in rates:
+    for rate, bits in itertools.product([1, -(1 << 23), (1 << 23) - 1, 3], [61, 38, 30, 20, 4]):
+        values = rng.integers(-(2**bits), 2**bits, 300)
         start = rng.integers(q.min, q.max + 1, len(values))
-        new, saturated, zeros = step_values(start, values, q, rate, shift)
+        random = None
+        if bits % 4 == 0 and shift > 0:
+            random = np.array(
+                [int(r) << shift >> 32 for r in rng.integers(0, 2**32, len(values))], dtype=object
+            )
+            random = random.astype(np.int64) if shift < 63 else random
+        new, saturated, zeros = step_values(start, values, q, rate, shift, random)
         steps = [round(Fraction(int(v) * rate) / Fraction(2) ** shift) for v in values]
+        if random is not None:
+            steps = [(int(v) * rate + int(r)) // 2**shift for v, r in zip(values, random, strict=True)]
         raw = [int(s) - step for s, step in zip(start, steps, strict=True)]
         assert new.tolist() == [min(max(r, q.min), q.max) for r in raw]
         assert new.dtype == np.int64

@@ -51,8 +51,9 @@ def step_values(
     Returns the new values, how many saturated, and how many had a gradient but a step of 0.
     """
     bits = int(np.abs(gradient).max(initial=0)).bit_length() + abs(rate).bit_length() + 1
-    wide = bits > WORD_BITS or bits - shift > WORD_BITS or shift >= WORD_BITS
-    step = scaled_step(gradient, rate, shift, random, bits=64 if wide else bits)
+    if shift >= WORD_BITS:
+        bits = 64  # int64 cannot shift that far
+    step = scaled_step(gradient, rate, shift, random, bits=bits)
     new, clipped = saturate(values - step, to.width)
     zeros = int(np.count_nonzero((step == 0) & (gradient != 0)))
     return new.astype(np.int64), clipped, zeros
