@@ -78,7 +78,10 @@ class Reference:
         self.step = 0
 
     def forward(self, images: object) -> Forward:
-        """Runs images [B, H, W, C] in the network's input format. Raises DataError if they do not fit."""
+        """Runs images [B, H, W, C]: integers in the network's input format (real numbers are quantised).
+
+        Raises DataError if they do not fit.
+        """
         x = quantise_images(self.network, images)
         outputs = []
         for stage in self.network.stages:
