@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 from float_twin import accuracy, torch_digits, torch_train
-from test_ref_executor import digits_model
+from ref_networks import digits_model
 
 from hwgen import Formats, nn
 from hwgen.data import digits, epoch_order, random_dataset
