@@ -42,8 +42,10 @@ def run_cpp(executable: Path, directory: Path, conditions: Conditions, progress:
         command += ["--trace", str(conditions.trace)]
     if conditions.poison:
         command += ["+verilator+rand+reset+2", f"+verilator+seed+{conditions.seed % 2147483646 + 1}"]
-    with (directory / "driver.log").open("w+") as log:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    with (
+        (directory / "driver.log").open("w+") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as child,
+    ):
         try:
             assert child.stdout is not None
             for line in child.stdout:
@@ -52,9 +54,7 @@ def run_cpp(executable: Path, directory: Path, conditions: Conditions, progress:
                     progress(int(words[1]), int(words[2]))
             code = child.wait()
         finally:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
+            child.kill()  # does nothing to one that has ended
         log.seek(0)
         message = log.read().strip()
     if code not in (0, 4):

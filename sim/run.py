@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..data import Dataset
-from ..errors import BuildError, DataError, ToolError, WatchdogError
+from ..errors import BuildError, DataError, MismatchError, ToolError, WatchdogError
 from ..ir.initial import Parameters
 from ..plan.plan import Plan
 from ..plan.registers import DEVICE_ID, STATUS_BAD_FRAME, STATUS_BAD_LABEL, channel_names
@@ -176,6 +176,8 @@ def _check_outcome(outcome: Outcome, session: Session, options: SimOptions) -> N
     if outcome.end == "done":
         return
     _refused(outcome.status, outcome)
+    if outcome.results > outcome.fed:
+        raise MismatchError(f"result: {outcome.results} results of {outcome.fed} images")
     waiting = waiting_for(session.program, outcome.op)
     raise WatchdogError(explain(outcome, channel_names(session.plan), waiting, options.watchdog))
 

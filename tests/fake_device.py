@@ -254,7 +254,7 @@ module hwgen_core({', '.join(names)});
   assign bus__ready = answering{" & 1'b0" if sabotage.mute_bus else ""};
   assign bus__rdata = rdata;
 {channels_text}
-  wire idle = taken == given & ~emitting & ~resulting & ~held & ~updating & done == 0;
+  wire idle = taken <= given & ~emitting & ~resulting & ~held & ~updating & done == 0;
   always @* begin
     base = 0; size = 1;
     case (space)
