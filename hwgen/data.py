@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +29,8 @@ _KEY = (1 << 128) - 1
 class Dataset:
     """Training and held-out samples.
 
-    Images are [N, H, W, C]: real numbers, or integers that already are in the network's input format.
-    Labels are [N] class numbers from 0.
+    Images are [N, H, W, C] or [N, F]: real numbers, or integers that already are in the network's input
+    format. Labels are [N] class numbers from 0.
     """
 
     train_images: Array
@@ -53,12 +54,17 @@ class Dataset:
 def quantise_images(network: Network, images: object, where: str = "images") -> Ints:
     """Images [N, H, W, C] as int64 in the network's input format; integer arrays are taken as they are.
 
+    A network that starts with a Linear layer of F features takes any images of F values each, and flattens
+    them in raster order, channels last, to [N, 1, 1, F].
+
     Raises DataError if the shape is wrong, a value is not finite or an integer lies outside the format.
     """
     array = np.asarray(images)
     shape = network.in_shape
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where}: values of type {array.dtype}; give real numbers or integers")
+    if shape[:2] == (1, 1) and array.ndim >= 2 and math.prod(array.shape[1:]) == shape[2]:
+        array = array.reshape(-1, *shape)
     if array.ndim != 4 or array.shape[1:] != shape:
         raise DataError(
             f"{where}: shape {array.shape}; the network takes images (H, W, C) = {shape}, "

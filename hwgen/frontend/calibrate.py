@@ -27,15 +27,17 @@ SPARE_BITS = 1
 """Room above the largest value seen; images get none, their range is known."""
 
 
-def calibrate(model: Model, images: object, labels: object, *, seed: int = 0, batches: int = 4) -> Model:
+def calibrate(model: Model, images: object, labels: object, *, seed: int = 0, batches: int = 128) -> Model:
     """A copy of ``model`` whose formats have binary points that fit its tensors on sample data.
 
     The model is trained in float64 from its first weights (given ones, the rest drawn from ``seed``) on
-    ``batches`` mini-batches of the samples, drawn in a seeded order and repeated if they are few. The largest
-    absolute value of every weight, bias, output (behind ReLU and pool) and error places the binary point of
-    that tensor, with one spare bit, at the width that the model gives to its role. Formats that the user gave
-    a layer, and ``Formats.input``, stay; a tensor that is always 0 keeps its role's default. Integer images
-    count as values in the input format, which then stays too.
+    ``batches`` mini-batches of the samples, drawn by ``seed``. The largest absolute value of every weight,
+    bias, output (behind ReLU and pool) and error places the binary point of that tensor, with one spare bit,
+    at the width that the model gives to its role. All of them grow while a network learns, so ``batches``
+    should make an epoch or more: points chosen after a few batches saturate later, and the learning stops.
+
+    Formats that the user gave a layer, and ``Formats.input``, stay; a tensor that is always 0 keeps its
+    role's default. Integer images count as values in the input format, which then stays too.
 
     ``images`` [N, H, W, C], ``labels`` [N]. Raises ModelError with every mistake of the model, DataError for
     samples that do not fit it or ``batches`` below 1.
