@@ -162,13 +162,16 @@ class Core(wiring.Component):
 
     def _loss(self, m, host):
         m.submodules.loss = loss = self.loss
-        engine = self.stages[-1]
-        wiring.connect(m, engine.y, loss.z)
+        engine, last = self.stages[-1], self.plan.stages[-1]
+        network = self.plan.network
+        # Groups end a word each; the loss takes one run of all classes.
+        own, run = (last.stage.N, last.fold.pn), (network.loss.classes, last.fold.pn)
+        self._relane(m, "z", own, run, last.stage.y.width, engine.y, loss.z)
         wiring.connect(m, wiring.flipped(self.label), loss.label)
         wiring.connect(m, loss.result, wiring.flipped(self.result))
         m.d.comb += [loss.train.eq(host.train), host.bad_label.eq(loss.bad_label)]
         if self.engines[-1].backs:
-            wiring.connect(m, loss.dz, engine.dy)
+            self._relane(m, "dz", run, own, last.stage.dy.width, loss.dz, engine.dy)
         else:
             m.d.comb += loss.dz.ready.eq(1)
 
