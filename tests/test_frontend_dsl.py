@@ -313,8 +313,8 @@ MISTAKES = {
     ),
     "sums too wide": (
         lambda: small(formats=Formats(24, 24, error=24, bias=8), optimizer=nn.SGD(batch=512)),
-        "conv1: its weight gradient need 63 bits (36 pixels × 512 samples of 24 × 24 bits), at most 62 fit; "
-        "give narrower formats",
+        "conv1: its weight gradients need 63 bits (36 pixels × 512 samples of 24 × 24 bits), "
+        "at most 62 fit; give narrower formats",
     ),
     "output too coarse": (
         lambda: conv(formats=nn.Formats(y=Q(16, -14))),

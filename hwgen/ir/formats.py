@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral
 
 from ..numeric import Q
 
@@ -60,6 +61,12 @@ class Formats:
     bias: int = 32
     rounding: str = "nearest"
     input: Q | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # numpy's integers overflow where Python's do not
+            value = getattr(self, item.name)
+            if isinstance(value, Integral) and not isinstance(value, bool):
+                object.__setattr__(self, item.name, int(value))
 
     def problems(self) -> list[str]:
         """What is wrong with the widths, each "where: what; what to do"."""

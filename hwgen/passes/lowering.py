@@ -124,7 +124,7 @@ def _sum_problems(stage: Stage, batch: int) -> list[str]:
         sums.append(("backward sums", stage.col_bits, products))
     if not stage.frozen:
         terms = f"{stage.M} pixels × {batch} samples of {stage.x.width} × {stage.dy.width} bits"
-        sums.append(("weight gradient", stage.grad_bits(batch), terms))
+        sums.append(("weight gradients", stage.grad_bits(batch), terms))
     return [
         f"{stage.name}: its {what} need {bits} bits ({terms}), at most {MAX_SUM_BITS} fit; "
         "give narrower formats"
