@@ -65,7 +65,7 @@ class Formats:
     def __post_init__(self) -> None:
         for item in fields(self):  # numpy's integers overflow where Python's do not
             value = getattr(self, item.name)
-            if isinstance(value, Integral) and not isinstance(value, bool):
+            if not isinstance(value, bool) and isinstance(value, Integral):
                 object.__setattr__(self, item.name, int(value))
 
     def problems(self) -> list[str]:
