@@ -33,9 +33,10 @@ def run_cocotb(
     files: Mapping[str, str], ports: Ports, directory: Path, conditions: Conditions, simulator: str,
     progress: Progress | None = None,
 ) -> Outcome:  # fmt: skip
-    """Runs the program in ``directory`` as :func:`cpp_driver.run_cpp` does, with the same output files and cycles.
+    """Runs the program in ``directory`` as :func:`cpp_driver.run_cpp` does: same output files, same cycles.
 
-    Icarus starts registers without reset as unknown anyway, so ``poison`` changes nothing there. Raises ToolError.
+    Icarus starts registers without reset as unknown anyway, so ``poison`` changes nothing there. Raises
+    ToolError.
     """
     (directory / "outcome.txt").unlink(missing_ok=True)
     lines = [f"probe {name} {ports.words(name)}" for name in ports.probes]
@@ -48,13 +49,13 @@ def run_cocotb(
 
 
 def run_bench(
-    files: Mapping[str, str], module: str, bench: str, directory: Path, simulator: str, *, trace: Path | None = None,
-    tests: str | None = None,
+    files: Mapping[str, str], module: str, bench: str, directory: Path, simulator: str, *,
+    trace: Path | None = None, tests: str | None = None,
 ) -> int:  # fmt: skip
     """Runs the cocotb tests of ``hwgen.sim.bench.``\\ ``bench`` on a Verilog module; how many ran.
 
-    ``directory`` is what :data:`BENCH_VARIABLE` tells the bench; logs and results.xml go there. ``tests`` is a regular
-    expression of names. Raises ToolError if a tool is missing or fails, a test fails, or none runs.
+    ``directory`` is what :data:`BENCH_VARIABLE` tells the bench; logs and results.xml go there. ``tests`` is
+    a regular expression of names. Raises ToolError if a tool is missing or fails, a test fails, or none runs.
     """
     from cocotb_tools.check_results import get_results
     from cocotb_tools.runner import get_runner
@@ -68,9 +69,10 @@ def run_bench(
         runner = get_runner(simulator)
         try:
             runner.test(
-                f"hwgen.sim.bench.{bench}", module, hdl_toplevel_lang="verilog", build_dir=build, test_dir=directory,
-                results_xml=str(results), log_file=log, waves=trace is not None, test_filter=tests,
-                plusargs=arguments, extra_env={BENCH_VARIABLE: str(directory), "COCOTB_ANSI_OUTPUT": "0"},
+                f"hwgen.sim.bench.{bench}", module, hdl_toplevel_lang="verilog", build_dir=build,
+                test_dir=directory, results_xml=str(results), log_file=log, waves=trace is not None,
+                test_filter=tests, plusargs=arguments,
+                extra_env={BENCH_VARIABLE: str(directory), "COCOTB_ANSI_OUTPUT": "0"},
             )  # fmt: skip
         except (SystemExit, RuntimeError) as stop:
             code = stop
@@ -163,5 +165,7 @@ def _errors(log: Path) -> str:
 def _failures(log: Path) -> str:
     """The lines of a bench's log that say what went wrong."""
     text = log.read_text(errors="replace") if log.exists() else ""
-    found = [line.strip() for line in text.splitlines() if re.search(r"(Error|Exception)\b.*:|failed\b", line)]
+    found = [
+        line.strip() for line in text.splitlines() if re.search(r"(Error|Exception)\b.*:|failed\b", line)
+    ]
     return "\n".join(found[-6:]) or _tail(log)

@@ -16,14 +16,16 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class Comparison:
-    """All comparisons of a run. ``first`` describes the first difference, ``tensors`` names all that differ."""
+    """All comparisons. ``first`` describes the first difference, ``tensors`` names all that differ."""
 
     compared: int = 0
     mismatched: int = 0
     first: str | None = None
     tensors: list[str] = field(default_factory=list)
 
-    def equal(self, name: str, where: str, hardware: object, reference: object, samples: bool = False) -> None:
+    def equal(
+        self, name: str, where: str, hardware: object, reference: object, samples: bool = False
+    ) -> None:
         """Compares integer arrays of one shape; ``samples`` says that axis 0 counts the samples of ``where``.
 
         A difference in shape counts every integer of the larger one.
@@ -50,7 +52,9 @@ class Comparison:
         self.compared += 1
         if np.any(padding):
             value = padding[padding != 0].flat[0]
-            self._differ(name, 1, f"{_at(name, where)}: hardware {value} in a lane that holds no element, reference 0")
+            self._differ(
+                name, 1, f"{_at(name, where)}: hardware {value} in a lane that holds no element, reference 0"
+            )
 
     def add(self, other: Comparison) -> None:
         """Append the comparisons of ``other``, as if made now."""
@@ -63,10 +67,18 @@ class Comparison:
         """Raises MismatchError if anything differed or nothing was compared."""
         if self.mismatched:
             others = [name for name in dict.fromkeys(self.tensors) if name != self.tensors[0]]
-            rest = f"; different too: {', '.join(others[:8])}{', ...' if len(others) > 8 else ''}" if others else ""
-            raise MismatchError(f"{self.first}{rest}; {self.mismatched} of {self.compared} compared integers differ")
+            rest = (
+                f"; different too: {', '.join(others[:8])}{', ...' if len(others) > 8 else ''}"
+                if others
+                else ""
+            )
+            raise MismatchError(
+                f"{self.first}{rest}; {self.mismatched} of {self.compared} compared integers differ"
+            )
         if not self.compared:
-            raise MismatchError("simulation: nothing was compared; ask for at least one batch, epoch or evaluation")
+            raise MismatchError(
+                "simulation: nothing was compared; ask for at least one batch, epoch or evaluation"
+            )
 
     def _differ(self, name: str, count: int, text: str) -> None:
         self.mismatched += count

@@ -17,9 +17,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Conditions:
-    """How a program is run: ``stall`` is the probability that image, label or result waits a cycle, drawn from ``seed``.
+    """How a program is run: ``stall`` is the probability that image, label or result waits a cycle, drawn
+    from ``seed``.
 
-    ``watchdog`` counts cycles without progress, ``max_cycles`` ends a run whatever it does. ``trace`` is an FST file.
+    ``watchdog`` counts cycles without progress, ``max_cycles`` ends a run whatever it does. ``trace`` is an
+    FST file.
     """
 
     stall: float = 0.0
@@ -30,13 +32,22 @@ class Conditions:
     poison: bool = False
 
 
-def run_cpp(executable: Path, directory: Path, conditions: Conditions, progress: Progress | None = None) -> Outcome:
+def run_cpp(
+    executable: Path, directory: Path, conditions: Conditions, progress: Progress | None = None
+) -> Outcome:
     """Runs the program in ``directory``; ``progress`` is told (results, cycles) about once a second.
 
     Raises ToolError if the driver breaks off.
     """
     (directory / "outcome.txt").unlink(missing_ok=True)
-    command = [str(executable), str(directory), "--stall", repr(conditions.stall), "--seed", str(conditions.seed)]
+    command = [
+        str(executable),
+        str(directory),
+        "--stall",
+        repr(conditions.stall),
+        "--seed",
+        str(conditions.seed),
+    ]
     command += ["--watchdog", str(conditions.watchdog), "--max-cycles", str(conditions.max_cycles)]
     if conditions.trace is not None:
         command += ["--trace", str(conditions.trace)]

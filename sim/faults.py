@@ -19,13 +19,15 @@ __all__ = ["run_faults"]
 def run_faults(
     plan: Plan, files: Mapping[str, str], directory: Path, simulator: str, tests: str | None = None
 ) -> int:
-    """Runs hwgen.sim.bench.faults (or its tests whose names match ``tests``) on emitted Verilog; how many ran.
+    """Runs hwgen.sim.bench.faults (or those tests whose names match ``tests``); how many ran.
 
     Raises ToolError if one fails or none runs.
     """
     ports, network = read_ports(files), plan.network
     layout = Layout(network.in_shape, 1, plan.image_lanes, network.input.width)
-    image = np.arange(np.prod(network.in_shape), dtype=np.int64).reshape(1, *network.in_shape) % (network.input.max + 1)
+    image = np.arange(np.prod(network.in_shape), dtype=np.int64).reshape(1, *network.in_shape) % (
+        network.input.max + 1
+    )
     words = pack_lanes(layout.to_lanes(image)[0], layout.width, ports.words("image"))
     setting = {
         "image": [int.from_bytes(beat.tobytes(), "little") for beat in words],

@@ -14,7 +14,7 @@ Words = NDArray[np.uint32]
 
 
 def pack_lanes(values: Ints, width: int, words: int) -> Words:
-    """[beats, lanes] signed integers of ``width`` bits → [beats, words] 32-bit words, lane 0 in the lowest bits."""
+    """[beats, lanes] signed integers of ``width`` bits → [beats, words] of 32 bits, lane 0 lowest."""
     beats, lanes = values.shape
     out = np.zeros((beats, words + 1), dtype=np.uint64)
     masked = (values & ((1 << width) - 1)).astype(np.uint64)
@@ -41,7 +41,7 @@ def unpack_lanes(words: Words, lanes: int, width: int) -> Ints:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor (H, W, C) travels: ``groups`` · ceil((C/groups)/lanes) words a pixel of ``lanes`` · ``width`` bits."""
+    """How a tensor (H, W, C) travels: groups · ceil((C/groups)/lanes) words a pixel of lanes · width bits."""
 
     shape: tuple[int, int, int]
     groups: int
@@ -62,12 +62,14 @@ class Layout:
         """[samples, H, W, C] → [samples, beats, lanes], zero in the lanes past the end."""
         height, width, channels = self.shape
         cpg = channels // self.groups
-        padded = np.zeros((len(tensors), height, width, self.groups, self.words_per_group * self.lanes), np.int64)
+        padded = np.zeros(
+            (len(tensors), height, width, self.groups, self.words_per_group * self.lanes), np.int64
+        )
         padded[..., :cpg] = tensors.reshape(len(tensors), height, width, self.groups, cpg)
         return padded.reshape(len(tensors), self.beats, self.lanes)
 
     def to_tensors(self, lanes: Ints) -> Ints:
-        """[samples · beats, lanes] → [samples, H, W, C]; lanes past the end are dropped (see :meth:`padding`)."""
+        """[samples · beats, lanes] → [samples, H, W, C]; lanes past the end are left to :meth:`padding`."""
         height, width, channels = self.shape
         cpg = channels // self.groups
         spread = lanes.reshape(-1, height, width, self.groups, self.words_per_group * self.lanes)

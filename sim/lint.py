@@ -31,7 +31,7 @@ libyosys.run_pass("hierarchy -check -top " + sys.argv[1], design)
 
 @dataclass(frozen=True)
 class Waiver:
-    """A warning that is expected: Verilator's rule, a regular expression that its message begins with, and the reason."""
+    """An expected warning: Verilator's rule, a regular expression for its message's start, the reason."""
 
     rule: str
     message: str
@@ -56,10 +56,11 @@ def read_waivers(path: Path = WAIVERS) -> list[Waiver]:
 
 
 def lint(files: Mapping[str, str], top: str = TOP, waivers: list[Waiver] | None = None) -> list[str]:
-    """Warnings of ``verilator --lint-only -Wall`` that no waiver covers, as ``RULE: file:line:column: message``.
+    """Warnings of ``verilator --lint-only -Wall`` that no waiver covers: ``RULE: file:line:column: message``.
 
-    ``files`` are Verilog texts by path, ``waivers`` those of waivers.txt unless given. Raises BuildError if Verilator
-    finds errors or a module is missing (``hierarchy -check`` of Yosys), ToolError if a tool is not there.
+    ``files`` are Verilog texts by path, ``waivers`` those of waivers.txt unless given. Raises BuildError if
+    Verilator finds errors or a module is missing (``hierarchy -check`` of Yosys), ToolError if a tool is not
+    there.
     """
     known = read_waivers() if waivers is None else waivers
     with tempfile.TemporaryDirectory(prefix="hwgen-lint-") as name:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plan.plan import Plan, StagePlan
+from ..plan.plan import StagePlan
 from .layout import Words
 from .program import Results
 from .readback import counters
@@ -21,7 +21,7 @@ PASSES = ("forward", "backward", "gradient")
 
 
 def measure(session: Session, results: Results) -> dict[str, Any]:
-    """The measured keys of a simulation's result (see run.simulate); None where a run was too short for one."""
+    """The measured keys of a simulation's result (see run.simulate); None where a run was too short."""
     plan, free = session.plan, session.free
     base = session.recorded
     window = _window(session.snapshots, results.reads)
@@ -83,7 +83,7 @@ def _multipliers(planned: StagePlan) -> Ints:
 
 
 def _busy(planned: StagePlan, window: tuple[int, Ints] | None, index: int) -> NDArray[np.float64]:
-    """Useful multiply-accumulates of each pass in the window: busy cycles, without the padding of the folding."""
+    """Useful multiply-accumulates of each pass in the window: busy cycles without the folding's padding."""
     if window is None:
         return np.zeros(len(PASSES))
     per_cycle = np.asarray(planned.stage.macs) / planned.fold.cycles
@@ -111,6 +111,7 @@ def _depths(planned: StagePlan) -> dict[str, int]:
     """Capacities beside the counters of the same name: "window" for "window_high", ..."""
     depths = planned.depths
     return {
-        "window": depths.window_rows, "store": depths.store_rows, "col": depths.col_rows, "pool": depths.pool_rows,
-        "pool_col": depths.pool_col_rows, "mask": depths.mask_words, "argmax": depths.argmax_words,
+        "window": depths.window_rows, "store": depths.store_rows, "col": depths.col_rows,
+        "pool": depths.pool_rows, "pool_col": depths.pool_col_rows,
+        "mask": depths.mask_words, "argmax": depths.argmax_words,
     }  # fmt: skip

@@ -13,7 +13,9 @@ __all__ = ["STREAMS", "Ports", "read_ports"]
 
 STREAMS = ("image", "label", "result")
 _BUS = ("valid", "write", "addr", "wdata", "ready", "rdata")
-_DECLARATION = re.compile(r"^\s*(input|output)\s+(?:wire\s+|reg\s+)?(?:\[(\d+):0\]\s*)?(\w+)\s*;", re.MULTILINE)
+_DECLARATION = re.compile(
+    r"^\s*(input|output)\s+(?:wire\s+|reg\s+)?(?:\[(\d+):0\]\s*)?(\w+)\s*;", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,12 @@ class Ports:
     @property
     def probes(self) -> tuple[str, ...]:
         """Names of the probe streams ("probe_y0", ...), in the order of their declaration."""
-        return tuple(name.removesuffix("__payload") for name in self.widths if re.fullmatch(r"probe_.*__payload", name))
+        return tuple(
+            name.removesuffix("__payload") for name in self.widths if re.fullmatch(r"probe_.*__payload", name)
+        )
 
     def words(self, stream: str) -> int:
-        """32-bit words that one beat of a stream takes in the drivers' files (two for 33 to 64 bits, as in C++)."""
+        """32-bit words of a stream's beat in the drivers' files (two for 33 to 64 bits, as in C++)."""
         return -(-self.widths[f"{stream}__payload"] // 32)
 
     def header(self) -> str:
@@ -46,7 +50,7 @@ class Ports:
 
 
 def mangle(name: str) -> str:
-    """A Verilog name as Verilator spells it in C++: each underscore after the first of a run becomes ___05F."""
+    """A Verilog name as Verilator spells it in C++: a pair of underscores becomes ___05F."""
     return re.sub("__", "___05F", name)
 
 

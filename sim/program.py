@@ -1,10 +1,11 @@
 """What a driver is told to do and what it brings back: a directory of small files, the same for every driver.
 
-In: ``program.txt``, one operation a line (see :class:`Program`); ``images.bin`` (beats of all images, 32-bit words),
-``labels.bin``, ``order.bin`` (numbers of the images in the order of feeding), ``words.bin`` (data to load), ``shape.bin``
-(beats of an image, words of a beat). Out: ``results.bin`` (prediction, loss, cycle low, cycle high), ``feeds.bin`` (cycle of
-the first and the last beat of each image, 64 bits), ``reads.bin`` (all words read), ``marks.bin`` (cycle and nanoseconds
-since the start, 64 bits each), one ``probe_*.bin`` a probe stream (32-bit words of every beat), ``outcome.txt`` (name and values a line). Little-endian.
+In: ``program.txt``, one operation a line (see :class:`Program`); ``images.bin`` (beats of all images, 32-bit
+words), ``labels.bin``, ``order.bin`` (numbers of the images in the order of feeding), ``words.bin`` (data to
+load), ``shape.bin`` (beats of an image, words of a beat). Out: ``results.bin`` (prediction, loss, cycle low,
+cycle high), ``feeds.bin`` (cycle of the first and the last beat of each image, 64 bits), ``reads.bin`` (all
+words read), ``marks.bin`` (cycle and nanoseconds since the start, 64 bits each), one ``probe_*.bin`` a probe
+stream (32-bit words of every beat), ``outcome.txt`` (name and values a line). Little-endian.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Ints = NDArray[np.int64]
 class Program:
     """Operations in order; each waits until it is done, except ``feed``, which queues samples and goes on.
 
-    ``reads`` counts the words that the read operations so far will have brought; each ``read`` returns the slice of
-    ``reads.bin`` that its words will take.
+    ``reads`` counts the words that the read operations so far will have brought; each ``read`` returns the
+    slice of ``reads.bin`` that its words will take.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -85,11 +86,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: ``end`` is "done", "watchdog" or "limit"; bits of the named channels in its last cycle.
+    """How a run ended: ``end`` is "done", "watchdog" or "limit"; bits of the channels in its last cycle.
 
-    ``op`` is the number of the program's line that was waiting, ``fed`` and ``unfed`` count images handed to the
-    driver and those that the device has not taken, ``bus_waits`` tells of a register access without answer. ``status``
-    is the status register after a hang, None where it was not asked or gave no answer.
+    ``op`` is the number of the program's line that was waiting, ``fed`` and ``unfed`` count images handed to
+    the driver and those that the device has not taken, ``bus_waits`` tells of a register access without
+    answer. ``status`` is the status register after a hang, None where it was not asked or gave no answer.
     """
 
     end: str
@@ -107,7 +108,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Results:
-    """What came out: [results] each; ``feeds`` is [images, 2] cycles of first and last beat, ``marks`` [marks, 2] cycle and nanoseconds."""
+    """What came out: [results] each; ``feeds`` is [images, 2] cycles of first and last beat, ``marks``
+    [marks, 2] cycle and nanoseconds."""
 
     predictions: Ints
     losses: Ints
@@ -117,7 +119,9 @@ class Results:
     marks: Ints
 
 
-def write_program(directory: Path, program: Program, ports: Ports, layout: Layout, images: Ints, labels: Ints) -> None:
+def write_program(
+    directory: Path, program: Program, ports: Ports, layout: Layout, images: Ints, labels: Ints
+) -> None:
     """Writes all input files. ``images`` is [N, H, W, C] in the input format, laid out by ``layout``."""
     directory.mkdir(parents=True, exist_ok=True)
     beats = layout.to_lanes(images).reshape(-1, layout.lanes)
@@ -145,9 +149,10 @@ def read_outcome(directory: Path) -> Outcome:
     fields = {words[0]: words[1:] for line in path.read_text().splitlines() if (words := line.split())}
     number = {name: int(fields[name][0]) for name in ("cycles", "op", "fed", "unfed", "results", "bus_waits")}
     return Outcome(
-        end=fields["end"][0], seconds=float(fields["seconds"][0]), valid=_join(fields["valid"]), ready=_join(fields["ready"]),
-        cycles=number["cycles"], op=number["op"], fed=number["fed"], unfed=number["unfed"], results=number["results"],
-        bus_waits=bool(number["bus_waits"]), status=int(fields["status"][0]) if "status" in fields else None,
+        end=fields["end"][0], seconds=float(fields["seconds"][0]), valid=_join(fields["valid"]),
+        ready=_join(fields["ready"]), cycles=number["cycles"], op=number["op"], fed=number["fed"],
+        unfed=number["unfed"], results=number["results"], bus_waits=bool(number["bus_waits"]),
+        status=int(fields["status"][0]) if "status" in fields else None,
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ Tensors = tuple[Ints, Ints]
 
 @dataclass(frozen=True)
 class Probe:
-    """A probe stream: the port's name, the tensor's ("conv1.y"), which one of a stage ("y", "dy", "dx", "dz"), and its layout."""
+    """A probe stream: the port's name, the tensor's ("conv1.y"), which one of a stage ("y", "dy", "dx",
+    "dz"), and its layout."""
 
     stream: str
     name: str
@@ -43,14 +44,16 @@ class Probe:
         return np.memmap(path, dtype=np.uint32, mode="r", shape=(size, words))
 
     def tensors(self, words: Words) -> Tensors:
-        """[samples, H, W, C] of whole samples and their padding lanes; words of an unfinished sample are left out."""
+        """[samples, H, W, C] of whole samples and their padding lanes; words of an unfinished sample are left
+        out."""
         whole = len(words) // self.layout.beats * self.layout.beats
         lanes = unpack_lanes(np.asarray(words[:whole]), self.layout.lanes, self.layout.width)
         return self.layout.to_tensors(lanes), self.layout.padding(lanes)
 
 
 def device_probes(plan: Plan, ports: Ports) -> list[Probe]:
-    """The probes of a device in the order of computation: y of all stages, dz, then dy and dx from the last stage back.
+    """The probes of a device in the order of computation: y of all stages, dz, then dy and dx from the last
+    stage back.
 
     Raises BuildError if the Verilog has another set of them, or another width.
     """
@@ -70,7 +73,8 @@ def device_probes(plan: Plan, ports: Ports) -> list[Probe]:
     if wanted != found:
         wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
         raise BuildError(
-            f"verilog: probe {wrong[0]} has {found.get(wrong[0], 0)} bits, the plan says {wanted.get(wrong[0], 0)}; build again"
+            f"verilog: probe {wrong[0]} has {found.get(wrong[0], 0)} bits, "
+            f"the plan says {wanted.get(wrong[0], 0)}; build again"
         )
     return probes
 
@@ -111,7 +115,8 @@ def _bias(planned: StagePlan, values: Ints) -> Tensors:
 
 
 def memories(planned: StagePlan, words: StageWords, reads: Words) -> dict[str, Tensors]:
-    """The memories of a stage that were read: "weight", "bias", "dw", "db", as tensors [kh, kw, cin, Cout] and [Cout]."""
+    """The memories of a stage that were read: "weight", "bias", "dw", "db", as tensors [kh, kw, cin, Cout]
+    and [Cout]."""
     found: dict[str, Tensors] = {}
     if words.master is not None:
         found["weight"] = _weights(planned, signed_words(reads[words.master]))

@@ -56,12 +56,14 @@ class Simulated(Protocol):
 
 @dataclass(frozen=True)
 class SimOptions:
-    """``batches``: train so many, every tensor compared, and two more for the timing; or ``epochs``, results compared.
+    """``batches``: train so many, every tensor compared, and two more for the timing; or ``epochs``, results
+    compared.
 
-    ``evaluate``: the held-out samples at the end. ``seed`` orders the samples and draws the stalls, ``stall`` is the
-    chance of one on each host stream. ``gradients`` False leaves out the reading of dW, db and of all memories between batches.
-    ``trace`` is an FST file to write, ``dump`` a directory for the tensors, ``watchdog`` the cycles without progress, ``poison``
-    starts registers and memories without reset at random.
+    ``evaluate``: the held-out samples at the end. ``seed`` orders the samples and draws the stalls, ``stall``
+    is the chance of one on each host stream. ``gradients`` False leaves out the reading of dW, db and of all
+    memories between batches. ``trace`` is an FST file to write, ``dump`` a directory for the tensors,
+    ``watchdog`` the cycles without progress, ``poison`` starts registers and memories without reset at
+    random.
     """
 
     batches: int | None = None
@@ -82,15 +84,16 @@ def simulate(
 ) -> dict[str, Any]:
     """Runs and compares; ``progress`` is told (results so far, results in all) about once a second.
 
-    Result: ``compared`` and ``mismatched`` integers; ``batches`` and ``samples`` trained; ``cycles`` of the whole run;
-    ``cycles_per_sample`` between results in the steady part of free-running batches; ``cycles_per_batch`` from the first image
-    beat of the free-running batches until the device is idle, a batch; ``predicted_cycles_per_sample``, ``predicted_cycles_per_batch``;
-    ``occupancy`` {forward, backward, gradient, total}: useful multiply-accumulates / (multipliers · cycles) in the
-    steady part of the second free-running batch; ``multipliers``; ``macs_per_second``: useful multiply-accumulates of the
-    free-running batches / seconds that they took; ``seconds`` of the simulation; ``simulator``; ``accuracy`` on the held-out samples;
-    ``seed``; ``build``: the number in the device; ``stages``: [{name, multipliers, occupancy {forward, backward, gradient},
-    counters (registers.STAGE_COUNTERS after training), depths (capacities beside the counters' high-water marks)}].
-    What a run does not give is None.
+    Result: ``compared`` and ``mismatched`` integers; ``batches`` and ``samples`` trained; ``cycles`` of the
+    whole run; ``cycles_per_sample`` between results in the steady part of free-running batches;
+    ``cycles_per_batch`` from the first image beat of the free-running batches until the device is idle, a
+    batch; ``predicted_cycles_per_sample``, ``predicted_cycles_per_batch``; ``occupancy`` {forward, backward,
+    gradient, total}: useful multiply-accumulates / (multipliers · cycles) in the steady part of the second
+    free-running batch; ``multipliers``; ``macs_per_second``: useful multiply-accumulates of the free-running
+    batches / seconds that they took; ``seconds`` of the simulation; ``simulator``; ``accuracy`` on the
+    held-out samples; ``seed``; ``build``: the number in the device; ``stages``: [{name, multipliers,
+    occupancy {forward, backward, gradient}, counters (registers.STAGE_COUNTERS after training), depths
+    (capacities beside the counters' high-water marks)}]. What a run does not give is None.
 
     Raises MismatchError, WatchdogError, DataError, BuildError, ToolError.
     """
@@ -98,8 +101,8 @@ def simulate(
         raise ToolError(f"simulator: no {options.simulator}; there are {', '.join(SIMULATORS)}")
     session = Session.prepare(
         build.plan, build.parameters, build.dataset,
-        batches=options.batches, epochs=options.epochs, evaluate=options.evaluate, gradients=options.gradients,
-        seed=options.seed,
+        batches=options.batches, epochs=options.epochs, evaluate=options.evaluate,
+        gradients=options.gradients, seed=options.seed,
     )  # fmt: skip
     if not session.program.fed:
         Comparison().finish()
@@ -164,7 +167,10 @@ def _drive(
 def _refused(status: int | None, outcome: Outcome) -> None:
     """Raises DataError if the status register tells of a bad image or label."""
     taken = outcome.fed - outcome.unfed
-    for bit, what in ((STATUS_BAD_FRAME, "an image has too few or too many beats"), (STATUS_BAD_LABEL, "a label is no class")):
+    for bit, what in (
+        (STATUS_BAD_FRAME, "an image has too few or too many beats"),
+        (STATUS_BAD_LABEL, "a label is no class"),
+    ):
         if status is not None and status & bit:
             raise DataError(
                 f"simulation: the device stopped after {taken} images: {what} (status {status}); "
@@ -185,5 +191,7 @@ def _check_outcome(outcome: Outcome, session: Session, options: SimOptions) -> N
 def _device_number(words: Words) -> int:
     """The build number that the device shows. Raises BuildError if it is no hwgen device."""
     if int(words[0]) != DEVICE_ID:
-        raise BuildError(f"device: register id reads 0x{int(words[0]):08X}, not 0x{DEVICE_ID:08X}; build again")
+        raise BuildError(
+            f"device: register id reads 0x{int(words[0]):08X}, not 0x{DEVICE_ID:08X}; build again"
+        )
     return int(words[1])

@@ -14,7 +14,14 @@ from ..errors import DataError
 from ..ir.initial import Parameters
 from ..plan.plan import Plan, StagePlan
 from ..plan.registers import (
-    CONTROL_HOLD, CONTROL_TRAIN, GLOBAL, SPACES, STAGE_COUNTERS, STATUS_HELD, STATUS_IDLE, stage_register,
+    CONTROL_HOLD,
+    CONTROL_TRAIN,
+    GLOBAL,
+    SPACES,
+    STAGE_COUNTERS,
+    STATUS_HELD,
+    STATUS_IDLE,
+    stage_register,
 )  # fmt: skip
 from ..plan.weights import bias_image, weight_image
 from ..ref.trainer import batches
@@ -44,7 +51,8 @@ class StageWords:
 
 @dataclass(frozen=True)
 class Held:
-    """A batch whose gradients (if ``gradients`` is not None) and memories were read; ``counters`` after its update."""
+    """A batch whose gradients (if ``gradients`` is not None) and memories were read; ``counters`` after its
+    update."""
 
     samples: Ints
     gradients: tuple[StageWords, ...] | None
@@ -54,7 +62,8 @@ class Held:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Counters at one instant: ``cycle`` (low, high), ``stages[i]`` the first three (busy cycles of the passes)."""
+    """Counters at one instant: ``cycle`` (low, high), ``stages[i]`` the first three (busy cycles of the
+    passes)."""
 
     cycle: slice
     stages: tuple[slice, ...]
@@ -64,8 +73,8 @@ class Snapshot:
 class Session:
     """The program of a simulation and what belongs to each of its parts, in the order of execution.
 
-    Sample numbers index ``images`` and ``labels``: the training samples, then the held-out ones. ``start`` and
-    ``idle`` are the marks around the free-running batches.
+    Sample numbers index ``images`` and ``labels``: the training samples, then the held-out ones. ``start``
+    and ``idle`` are the marks around the free-running batches.
     """
 
     plan: Plan
@@ -88,13 +97,16 @@ class Session:
         cls, plan: Plan, parameters: Parameters, dataset: Dataset, *, batches: int | None, epochs: int | None,
         evaluate: bool, gradients: bool, seed: int,
     ) -> Session:  # fmt: skip
-        """Loads ``parameters``, trains ``batches`` held and two free batches, or ``epochs`` free ones, and evaluates.
+        """Loads ``parameters``, trains ``batches`` held and two free batches, or ``epochs`` free ones, and
+        evaluates.
 
-        ``dataset`` is quantised, ``seed`` orders the samples. Without ``gradients`` nothing is read between batches.
-        Raises DataError if there are fewer training samples than a batch takes, or none to evaluate.
+        ``dataset`` is quantised, ``seed`` orders the samples. Without ``gradients`` nothing is read between
+        batches. Raises DataError if there are fewer training samples than a batch takes, or none to evaluate.
         """
         if evaluate and not len(dataset.test_images):
-            raise DataError("test_images: none to evaluate; give held-out samples or leave the evaluation out")
+            raise DataError(
+                "test_images: none to evaluate; give held-out samples or leave the evaluation out"
+            )
         images, labels = [dataset.train_images], [dataset.train_labels]
         if evaluate:
             images.append(dataset.test_images)
@@ -128,7 +140,9 @@ class Session:
     def _set_up(self, parameters: Parameters) -> None:
         program, update = self.program, self.plan.network.update
         self.build = program.read(GLOBAL["id"].address, 2, 1)
-        for planned, weights, biases in zip(self.plan.stages, parameters.weights, parameters.biases, strict=True):
+        for planned, weights, biases in zip(
+            self.plan.stages, parameters.weights, parameters.biases, strict=True
+        ):
             self._select(planned, "master")
             program.load("data", weight_image(planned.fold, weights))
             if biases is not None:
@@ -183,13 +197,17 @@ class Session:
     def _snapshot(self) -> Snapshot:
         self.program.write("snapshot", 0)
         cycle = self.program.read(GLOBAL["cycles_low"].address, 2, 1)
-        passes = [self.program.read(stage_register(i, "forward_ops"), 3, 1) for i in range(len(self.plan.stages))]
+        passes = [
+            self.program.read(stage_register(i, "forward_ops"), 3, 1) for i in range(len(self.plan.stages))
+        ]
         return Snapshot(cycle, tuple(passes))
 
     def _read_counters(self) -> tuple[slice, ...]:
         self.program.write("snapshot", 0)
         first, count = STAGE_COUNTERS[0], len(STAGE_COUNTERS)
-        return tuple(self.program.read(stage_register(i, first), count, 1) for i in range(len(self.plan.stages)))
+        return tuple(
+            self.program.read(stage_register(i, first), count, 1) for i in range(len(self.plan.stages))
+        )
 
     def _select(self, planned: StagePlan, space: str) -> None:
         self.program.write("space", planned.stage.index * 16 + SPACES[space])
@@ -199,7 +217,9 @@ class Session:
         fold = planned.fold
         weights = fold.pk * fold.pn * fold.depth
         self._select(planned, space)
-        return self.program.read(GLOBAL["data"].address, fold.pn * fold.y_words if "bias" in space else weights)
+        return self.program.read(
+            GLOBAL["data"].address, fold.pn * fold.y_words if "bias" in space else weights
+        )
 
     def _read_sums(self, planned: StagePlan, space: str, bits: int) -> tuple[slice, Words]:
         low = self._read(planned, f"{space}_low")
@@ -212,7 +232,9 @@ class Session:
         grad = self._read_sums(planned, "grad", stage.grad_bits(batch))
         if stage.bias is None:
             return StageWords(grad=grad)
-        return StageWords(grad=grad, bias_grad=self._read_sums(planned, "bias_grad", stage.bias_grad_bits(batch)))
+        return StageWords(
+            grad=grad, bias_grad=self._read_sums(planned, "bias_grad", stage.bias_grad_bits(batch))
+        )
 
     def _read_memories(self) -> tuple[StageWords, ...]:
         return tuple(
@@ -222,7 +244,8 @@ class Session:
 
 
 def _order(samples: int, batch: int, held: int | None, epochs: int | None, seed: int) -> Iterator[Ints]:
-    """Sample numbers of every batch: ``epochs`` whole epochs, or ``held`` batches and FREE_BATCHES more, if any."""
+    """Sample numbers of every batch: ``epochs`` whole epochs, or ``held`` batches and FREE_BATCHES more, if
+    any."""
     if held is None:
         return batches(samples, batch, epochs, seed) if epochs else iter(())
     wanted = held + FREE_BATCHES if held else 0
@@ -238,5 +261,7 @@ def waiting_for(program: Program, op: int) -> str:
     if name == "results":
         return f"result {numbers[0]}"
     if name == "status":
-        return {STATUS_HELD: "all gradients of a batch", STATUS_IDLE: "the device to be idle"}[int(numbers[0])]
+        return {STATUS_HELD: "all gradients of a batch", STATUS_IDLE: "the device to be idle"}[
+            int(numbers[0])
+        ]
     return f"register {numbers[0]}"

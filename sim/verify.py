@@ -1,4 +1,5 @@
-"""Compares everything that a run brought back with the reference, batch by batch in the order of computation."""
+"""Compares everything that a run brought back with the reference, batch by batch in the order of
+computation."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ def counter_name(count: str) -> str:
 class Verifier:
     """Walks a session beside a :class:`Reference` that starts from the same parameters.
 
-    ``streams`` are the words of every probe. ``dump`` is a directory that gets one batch_NNNN.npz for every held batch:
-    each tensor as the hardware ("conv1.y.hardware") and the reference ("conv1.y.reference") have it.
+    ``streams`` are the words of every probe. ``dump`` is a directory that gets one batch_NNNN.npz for every
+    held batch: each tensor as the hardware ("conv1.y.hardware") and the reference ("conv1.y.reference") have
+    it.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class Verifier:
             comparison.equal("result", "number of results", len(self.results.predictions), fed)
         for probe, words in self.streams:
             if len(words) != session.recorded * probe.layout.beats:
-                comparison.equal(probe.name, "number of words", len(words), session.recorded * probe.layout.beats)
+                comparison.equal(
+                    probe.name, "number of words", len(words), session.recorded * probe.layout.beats
+                )
         for held in session.held:
             self._held(held)
         for samples in session.free:
@@ -74,7 +78,9 @@ class Verifier:
                 totals[name] += count
         part = slice(self._sample, self._sample + len(samples))
         self._sample, self._batch = part.stop, self._batch + 1
-        comparison.equal("result.prediction", where, self.results.predictions[part], trace.predictions, samples=True)
+        comparison.equal(
+            "result.prediction", where, self.results.predictions[part], trace.predictions, samples=True
+        )
         comparison.equal("result.loss", where, self.results.losses[part], trace.losses, samples=True)
         return trace
 
@@ -141,5 +147,7 @@ class Verifier:
         chunks = np.array_split(samples, range(EVALUATED_AT_ONCE, len(samples), EVALUATED_AT_ONCE))
         wanted = [self.reference.forward(self.session.images[chunk]).predictions for chunk in chunks]
         self.comparison.equal("result.prediction", "evaluation", got, np.concatenate(wanted), samples=True)
-        self.comparison.equal("result.loss", "evaluation", self.results.losses[part], np.zeros(len(samples)), samples=True)
+        self.comparison.equal(
+            "result.loss", "evaluation", self.results.losses[part], np.zeros(len(samples)), samples=True
+        )
         return float(np.mean(got == self.session.labels[samples])) if got.shape == samples.shape else 0.0

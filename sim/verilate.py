@@ -23,7 +23,8 @@ LONG_RUN = 300_000
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """``fast``: -O3 for the host's processor, else -O1, which compiles in about half the time. ``trace``: FST waves.
+    """``fast``: -O3 for the host's processor, else -O1, which compiles in about half the time. ``trace``: FST
+    waves.
 
     ``poison``: registers and memories without a reset value start at random, as do unknown values.
     """
@@ -50,17 +51,22 @@ class BuildOptions:
 
 def run_tool(command: list[str], cwd: Path, what: str, environment: Mapping[str, str] | None = None) -> str:
     """Runs a tool and returns what it printed. Raises ToolError with its first errors if it fails."""
-    done = subprocess.run(command, cwd=cwd, env=environment or tool_environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=cwd, env=environment or tool_environment(), capture_output=True, text=True
+    )
     output = done.stdout + done.stderr
     if done.returncode != 0:
         lines = output.replace(str(cwd) + "/", "").splitlines()
-        errors = [line for line in lines if re.search(r"error|undefined reference", line, re.IGNORECASE)] or lines[-8:]
+        errors = [
+            line for line in lines if re.search(r"error|undefined reference", line, re.IGNORECASE)
+        ] or lines[-8:]
         raise ToolError(f"{what} failed with exit code {done.returncode}:\n" + "\n".join(errors[:8]))
     return output
 
 
 def write_sources(directory: Path, files: Mapping[str, str]) -> list[str]:
-    """Writes Verilog texts (path → text) below ``directory``; their relative paths, memory images (.hex, .mem) left out."""
+    """Writes Verilog texts (path → text) below ``directory``; their relative paths, memory images (.hex,
+    .mem) left out."""
     names = []
     for name, text in sorted(files.items()):
         path = directory / name
@@ -88,7 +94,17 @@ def build_driver(files: Mapping[str, str], ports: Ports, options: BuildOptions) 
         names = write_sources(work, files)
         for name, text in drivers.items():
             (work / name).write_text(text)
-        command = [str(verilator), "--cc", "--exe", "--top-module", ports.module, "--Mdir", "obj", "-o", "driver"]
+        command = [
+            str(verilator),
+            "--cc",
+            "--exe",
+            "--top-module",
+            ports.module,
+            "--Mdir",
+            "obj",
+            "-o",
+            "driver",
+        ]
         command += ["-CFLAGS", "-I..", *options.verilator, *names, "../main.cpp"]
         run_tool(command, work, "verilator")
         environment = {**tool_environment(), **({"OBJCACHE": "ccache"} if shutil.which("ccache") else {})}

@@ -10,7 +10,8 @@ __all__ = ["explain", "stuck_channels"]
 
 
 def stuck_channels(outcome: Outcome, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Channels that hold a value nobody takes (valid, not ready), and those that wait for one (ready, not valid)."""
+    """Channels that hold a value nobody takes (valid, not ready), and those that wait for one (ready, not
+    valid)."""
     valid = [bool(outcome.valid >> bit & 1) for bit in range(len(names))]
     ready = [bool(outcome.ready >> bit & 1) for bit in range(len(names))]
     blocked = [name for name, v, r in zip(names, valid, ready, strict=True) if v and not r]
@@ -19,10 +20,11 @@ def stuck_channels(outcome: Outcome, names: Sequence[str]) -> tuple[list[str], l
 
 
 def explain(outcome: Outcome, names: Sequence[str], waiting_for: str, watchdog: int) -> str:
-    """The watchdog's message: how long nothing moved, what the driver waited for, and the channel that is stuck.
+    """The watchdog's message: how long nothing moved, what the driver waited for, and the channel that is
+    stuck.
 
-    ``names`` are in the order of the data's way (forward, then back), so the most downstream blocked channel is the
-    last of them; with none blocked, the first starving one behind the last that moved is the culprit.
+    ``names`` are in the order of the data's way (forward, then back), so the most downstream blocked channel
+    is the last of them; with none blocked, the first starving one behind the last that moved is the culprit.
     """
     blocked, starving = stuck_channels(outcome, names)
     if outcome.end == "limit":

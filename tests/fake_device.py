@@ -1,10 +1,15 @@
-"""A device that computes nothing: Verilog that replays what the reference computed, or something else where a test asks."""
+"""A device that computes nothing: Verilog that replays what the reference computed, or something else where a
+test asks."""
 
 import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from hwgen.sim.layout import Layout, pack_lanes
+from hwgen.sim.ports import Ports
+from hwgen.sim.readback import device_probes
+from hwgen.sim.verify import counter_name
 
 from hwgen.data import Dataset
 from hwgen.ir.initial import initial_parameters
@@ -13,14 +18,18 @@ from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
 from hwgen.plan.fold import Folding
 from hwgen.plan.plan import Depths, Plan, Prediction, StagePlan
-from hwgen.plan.registers import DEVICE_ID, GLOBAL, SPACES, STAGE_BASE, STAGE_COUNTERS, STAGE_STRIDE, channel_names
+from hwgen.plan.registers import (
+    DEVICE_ID,
+    GLOBAL,
+    SPACES,
+    STAGE_BASE,
+    STAGE_COUNTERS,
+    STAGE_STRIDE,
+    channel_names,
+)
 from hwgen.plan.weights import bias_image, weight_image
 from hwgen.ref.executor import Reference
 from hwgen.ref.trainer import batches
-from hwgen.sim.layout import Layout, pack_lanes
-from hwgen.sim.ports import Ports
-from hwgen.sim.readback import device_probes
-from hwgen.sim.verify import counter_name
 
 __all__ = ["FakeBuild", "Sabotage", "fake_build", "tiny_plan"]
 
@@ -31,8 +40,9 @@ BUILD_NUMBER = 0x1234ABCD
 class Sabotage:
     """What the device does wrong. ``change``: (probe or "prediction", "loss", word number, bit to flip).
 
-    ``memory``: (stage, space, version, element, what to add); ``counter``: (stage, name, version, what to add); ``hang``: (sample,
-    channel that stays valid and is not taken); ``status``: (sample after which nothing is taken, status bits that show it).
+    ``memory``: (stage, space, version, element, what to add); ``counter``: (stage, name, version, what to
+    add); ``hang``: (sample, channel that stays valid and is not taken); ``status``: (sample after which
+    nothing is taken, status bits that show it).
     """
 
     change: tuple[str, int, int] | None = None
@@ -59,12 +69,14 @@ class FakeBuild:
 
 
 def tiny_plan(batch=3, steady=(0, 2)):
-    """A convolution in two groups with ReLU and pool, and a linear layer; foldings leave padding everywhere."""
+    """A convolution in two groups with ReLU and pool, and a linear layer; foldings leave padding
+    everywhere."""
     data, weight, master, bias, error = Q(8, 6), Q(8, 6), Q(16, 14), Q(16, 10), Q(8, 8)
     window = Window2d(5, 4, (2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
     pool = Window2d(4, 3, (2, 2), (2, 1), (0, 0, 0, 0), (1, 1))
     conv = Stage(
-        "conv", 0, window, 4, 6, data, weight, master, bias, data, error, error, groups=2, relu=True, pool=pool,
+        "conv", 0, window, 4, 6, data, weight, master, bias, data, error, error, groups=2, relu=True,
+        pool=pool,
     )  # fmt: skip
     flat = Window2d(1, 1, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
     linear = Stage("linear", 1, flat, 24, 5, data, weight, master, bias, data, error, error)
@@ -95,7 +107,13 @@ def _ports(plan):
     network = plan.network
     channels = len(channel_names(plan))
     widths = {"clk": 1, "rst": 1, "image__payload": plan.image_lanes * network.input.width + 1}
-    widths |= {"label__payload": 16, "result__payload": 48, "bus__addr": 16, "bus__wdata": 32, "bus__rdata": 32}
+    widths |= {
+        "label__payload": 16,
+        "result__payload": 48,
+        "bus__addr": 16,
+        "bus__wdata": 32,
+        "bus__rdata": 32,
+    }
     widths |= {"channel_valid": channels, "channel_ready": channels}
     for i, planned in enumerate(plan.stages):
         stage, pn = planned.stage, planned.fold.pn
@@ -115,13 +133,23 @@ def _words(layout: Layout, tensors):
 def _memories(plan, parameters, recording, trace=None):
     for i, planned in enumerate(plan.stages):
         fold = planned.fold
-        values = {"master": weight_image(fold, parameters.weights[i]), "bias": bias_image(fold, parameters.biases[i]).T}
+        values = {
+            "master": weight_image(fold, parameters.weights[i]),
+            "bias": bias_image(fold, parameters.biases[i]).T,
+        }
         grad, bias_grad = np.zeros_like(values["master"]), np.zeros_like(values["bias"])
         if trace is not None:
             grad, bias_grad = weight_image(fold, trace.dw[i]), bias_image(fold, trace.db[i]).T
-        values |= {"grad_low": grad, "grad_high": grad >> 32, "bias_grad_low": bias_grad, "bias_grad_high": bias_grad >> 32}
+        values |= {
+            "grad_low": grad,
+            "grad_high": grad >> 32,
+            "bias_grad_low": bias_grad,
+            "bias_grad_high": bias_grad >> 32,
+        }
         for space, value in values.items():
-            recording.memory.setdefault((i, space), []).append([int(v) & 0xFFFFFFFF for v in value.reshape(-1)])
+            recording.memory.setdefault((i, space), []).append(
+                [int(v) & 0xFFFFFFFF for v in value.reshape(-1)]
+            )
 
 
 def _record(plan, parameters, dataset, order, evaluate):
@@ -156,7 +184,9 @@ def _record(plan, parameters, dataset, order, evaluate):
 def _damage(recording, sabotage):
     if sabotage.change is not None:
         name, word, bit = sabotage.change
-        target = {"prediction": recording.predictions, "loss": recording.losses}.get(name) or recording.probes[name]
+        target = {"prediction": recording.predictions, "loss": recording.losses}.get(
+            name
+        ) or recording.probes[name]
         target[word] ^= 1 << bit
     if sabotage.memory is not None:
         stage, space, version, element, add = sabotage.memory
@@ -167,7 +197,9 @@ def _damage(recording, sabotage):
         recording.counters[version][stage][name] += add
 
 
-def fake_build(plan=None, *, samples=12, test_samples=4, count=3, evaluate=False, seed=0, sabotage=None, parameters=None):
+def fake_build(
+    plan=None, *, samples=12, test_samples=4, count=3, evaluate=False, seed=0, sabotage=None, parameters=None
+):
     """A build whose Verilog replays ``count`` batches in the order of ``seed`` (and then the evaluation)."""
     plan = plan or tiny_plan()
     sabotage = sabotage or Sabotage()
@@ -200,7 +232,15 @@ def _rom(name, width, values):
 def _verilog(plan, recording, beats, sabotage):
     widths = _ports(plan)
     streams = [*("image", "label"), *beats]
-    inputs = {"clk", "rst", "image__payload", "image__valid", "label__payload", "label__valid", "result__ready"}
+    inputs = {
+        "clk",
+        "rst",
+        "image__payload",
+        "image__valid",
+        "label__payload",
+        "label__valid",
+        "result__ready",
+    }
     inputs |= {f"bus__{part}" for part in ("valid", "write", "addr", "wdata")}
     names = dict(widths)
     for stream in (*streams, "result"):
@@ -218,7 +258,12 @@ def _verilog(plan, recording, beats, sabotage):
     for key, versions in recording.memory.items():
         bases[key] = (len(memory), len(versions[0]))
         memory += [value for version in versions for value in version]
-    counters = [version[i][name] for version in recording.counters for i in range(len(plan.stages)) for name in STAGE_COUNTERS]
+    counters = [
+        version[i][name]
+        for version in recording.counters
+        for i in range(len(plan.stages))
+        for name in STAGE_COUNTERS
+    ]
     rows = len(plan.stages) * len(STAGE_COUNTERS)
     base = "".join(
         f"      16'd{stage * 16 + SPACES[space]}: begin base = {start}; size = {size}; end\n"
@@ -234,17 +279,21 @@ def _verilog(plan, recording, beats, sabotage):
     hang = sabotage.hang[0] if sabotage.hang else 1 << 30
     refuse, refusal = sabotage.status or (1 << 30, 0)
     last_bit = widths["image__payload"] - 1
-    results = [loss << 16 | prediction for prediction, loss in zip(recording.predictions, recording.losses, strict=True)]
+    results = [
+        loss << 16 | prediction
+        for prediction, loss in zip(recording.predictions, recording.losses, strict=True)
+    ]
     address = {name: register.address for name, register in GLOBAL.items()}
     return f"""\
-module hwgen_core({', '.join(names)});
+module hwgen_core({", ".join(names)});
 {declare}
-{_rom('results', 48, results)}{_rom('memory', 32, memory)}{_rom('counters', 32, counters)}{probes}
+{_rom("results", 48, results)}{_rom("memory", 32, memory)}{_rom("counters", 32, counters)}{probes}
   reg [31:0] taken, labels, given, tick, version, done, element, beat, space, control, base, size, row;
   reg [31:0] ops, ops_copy, cycles, cycles_copy, version_copy, rdata, extra;
   reg emitting, resulting, held, updating, answering, bad_load, bad_frame, bad_label;
   wire training = control[0];
-  wire room = taken - given < 2 & (~training | taken < (version + 1) * {plan.network.update.batch}) & ~bad_frame;
+  wire [31:0] allowed = (version + 1) * {plan.network.update.batch};
+  wire room = taken - given < 2 & ~bad_frame & (~training | taken < allowed);
   wire stuck = given == {hang};
   wire refused = taken >= {refuse};
   assign image__ready = room & ~refused;
@@ -273,7 +322,8 @@ module hwgen_core({', '.join(names)});
       if (label__payload < {plan.network.loss.classes}) labels <= labels + 1;
       else bad_label <= 1;
     end
-    if (~emitting & ~resulting & ~held & ~updating & ~stuck & taken > given & (~training | labels > given)) begin
+    if (~emitting & ~resulting & ~held & ~updating & ~stuck & taken > given)
+    if (~training | labels > given) begin
       emitting <= 1; tick <= 0;
     end
     if (emitting) begin
@@ -295,29 +345,32 @@ module hwgen_core({', '.join(names)});
     if (bus__valid & ~answering) begin
       rdata <= 0;
       if (bus__write) begin
-        if (bus__addr == {address['control']}) control <= bus__wdata;
-        if (bus__addr == {address['space']}) space <= bus__wdata;
-        if (bus__addr == {address['pointer']}) element <= 0;
-        if (bus__addr == {address['snapshot']}) begin
+        if (bus__addr == {address["control"]}) control <= bus__wdata;
+        if (bus__addr == {address["space"]}) space <= bus__wdata;
+        if (bus__addr == {address["pointer"]}) element <= 0;
+        if (bus__addr == {address["snapshot"]}) begin
           version_copy <= version; ops_copy <= ops; cycles_copy <= cycles;
         end
       end
-      if (bus__addr == {address['data']}) begin
+      if (bus__addr == {address["data"]}) begin
         element <= element + 1;
         if (bus__write & bus__wdata != memory[base + element]) bad_load <= 1;
         if (bus__write) memory[base + element] <= bus__wdata;
         rdata <= memory[base + version * size + element];
       end
-      if (bus__addr == {address['id']}) rdata <= 32'h{sabotage.device_id:x};
-      if (bus__addr == {address['build']}) rdata <= 32'h{BUILD_NUMBER:x};
-      if (bus__addr == {address['samples']}) rdata <= given;
-      if (bus__addr == {address['cycles_low']}) rdata <= cycles_copy;
-      if (bus__addr == {address['status']}) rdata <= {{28'd0, held, bad_label, bad_frame, idle}} | (refused ? {refusal} : 0);
-      if (bus__addr >= {STAGE_BASE} & bus__addr < {STAGE_BASE + STAGE_STRIDE * len(plan.stages)}) rdata <= bus__addr % {STAGE_STRIDE} < 3 ? ops_copy : counters[row];
+      if (bus__addr == {address["id"]}) rdata <= 32'h{sabotage.device_id:x};
+      if (bus__addr == {address["build"]}) rdata <= 32'h{BUILD_NUMBER:x};
+      if (bus__addr == {address["samples"]}) rdata <= given;
+      if (bus__addr == {address["cycles_low"]}) rdata <= cycles_copy;
+      if (bus__addr == {address["status"]})
+        rdata <= {{held, bad_label, bad_frame, idle}} | (refused ? {refusal} : 0);
+      if (bus__addr >= {STAGE_BASE} & bus__addr < {STAGE_BASE + STAGE_STRIDE * len(plan.stages)})
+        rdata <= bus__addr % {STAGE_STRIDE} < 3 ? ops_copy : counters[row];
     end
     if (rst) begin
-      taken <= 0; labels <= 0; given <= 0; tick <= 0; version <= 0; done <= 0; element <= 0; beat <= 0; space <= 0;
-      control <= 1; ops <= 0; ops_copy <= 0; cycles <= 0; cycles_copy <= 0; version_copy <= 0; rdata <= 0; extra <= 0;
+      taken <= 0; labels <= 0; given <= 0; tick <= 0; version <= 0; done <= 0; element <= 0;
+      beat <= 0; space <= 0; extra <= 0;
+      control <= 1; ops <= 0; ops_copy <= 0; cycles <= 0; cycles_copy <= 0; version_copy <= 0; rdata <= 0;
       emitting <= 0; resulting <= 0; held <= 0; updating <= 0; answering <= 0; bad_load <= 0; bad_frame <= 0;
       bad_label <= 0;
     end

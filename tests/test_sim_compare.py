@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
+from hwgen.sim.compare import Comparison
 
 from hwgen.errors import MismatchError
-from hwgen.sim.compare import Comparison
 
 
 def fails(comparison, pattern):
@@ -52,13 +52,21 @@ def test_the_first_difference_is_named():
 def test_a_difference_without_samples_or_index():
     comparison = Comparison()
     comparison.equal("fc.updates", "at the end", 1, 2)
-    fails(comparison, r"fc\.updates: at the end: hardware 1, reference 2 \(1 of 1 differ\); 1 of 1 compared integers differ")
+    fails(
+        comparison,
+        r"fc\.updates: at the end: hardware 1, reference 2 \(1 of 1 differ\); 1 of 1 compared .*",
+    )
 
 
 def test_predictions_name_the_sample():
     comparison = Comparison()
-    comparison.equal("result.prediction", "evaluation", np.array([1, 2, 3]), np.array([1, 2, 4]), samples=True)
-    fails(comparison, r"result\.prediction: evaluation, sample 2: hardware 3, reference 4 \(1 of 3 differ\); 1 of 3 .*")
+    comparison.equal(
+        "result.prediction", "evaluation", np.array([1, 2, 3]), np.array([1, 2, 4]), samples=True
+    )
+    fails(
+        comparison,
+        r"result\.prediction: evaluation, sample 2: hardware 3, reference 4 \(1 of 3 differ\); 1 of 3 .*",
+    )
 
 
 @pytest.mark.parametrize(("hardware", "reference"), [((2, 3), (3, 3)), ((0,), (4,)), ((4,), (0,))])
@@ -67,13 +75,17 @@ def test_another_shape_differs_in_every_integer(hardware, reference):
     comparison.equal("conv.y", "batch 0", np.zeros(hardware), np.zeros(reference))
     size = max(np.prod(hardware), np.prod(reference))
     assert comparison.compared == comparison.mismatched == size
-    fails(comparison, rf"conv\.y: batch 0: hardware gives shape \(.*\), reference \(.*\); {size} of {size} .*")
+    fails(
+        comparison, rf"conv\.y: batch 0: hardware gives shape \(.*\), reference \(.*\); {size} of {size} .*"
+    )
 
 
 def test_a_value_in_a_lane_without_an_element():
     comparison = Comparison()
     comparison.zero("conv.dx", "batch 0", np.array([[0, 0], [0, -7]]))
-    fails(comparison, r"conv\.dx: batch 0: hardware -7 in a lane that holds no element, reference 0; 1 of 1 .*")
+    fails(
+        comparison, r"conv\.dx: batch 0: hardware -7 in a lane that holds no element, reference 0; 1 of 1 .*"
+    )
 
 
 def test_adding_keeps_the_order():
@@ -91,4 +103,6 @@ def test_many_differing_tensors_are_cut_short():
     comparison = Comparison()
     for i in range(12):
         comparison.equal(f"t{i}", "", 0, 1)
-    fails(comparison, r"t0: hardware 0, .*; different too: t1, t2, t3, t4, t5, t6, t7, t8, \.\.\.; 12 of 12 .*")
+    fails(
+        comparison, r"t0: hardware 0, .*; different too: t1, t2, t3, t4, t5, t6, t7, t8, \.\.\.; 12 of 12 .*"
+    )

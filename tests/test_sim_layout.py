@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from hwgen.sim.layout import Layout, pack_lanes, unpack_lanes
 
 
@@ -31,7 +30,14 @@ def test_spare_words_are_zero(spare):
 
 @pytest.mark.parametrize(
     ("shape", "groups", "lanes"),
-    [((2, 3, 4), 1, 4), ((2, 3, 5), 1, 2), ((3, 1, 6), 2, 2), ((1, 1, 7), 1, 3), ((2, 2, 6), 6, 1), ((2, 2, 6), 3, 4)],
+    [
+        ((2, 3, 4), 1, 4),
+        ((2, 3, 5), 1, 2),
+        ((3, 1, 6), 2, 2),
+        ((1, 1, 7), 1, 3),
+        ((2, 2, 6), 6, 1),
+        ((2, 2, 6), 3, 4),
+    ],
 )
 def test_words_of_a_tensor_follow_the_rule(shape, groups, lanes):
     layout = Layout(shape, groups, lanes, 8)

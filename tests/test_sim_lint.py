@@ -3,10 +3,10 @@
 import re
 
 import pytest
-
-from hwgen.errors import BuildError, ToolError
 from hwgen.sim import lint as module
 from hwgen.sim.lint import Waiver, lint, read_waivers
+
+from hwgen.errors import BuildError, ToolError
 
 CLEAN = """
 module hwgen_core(clk, a, q);
@@ -16,7 +16,10 @@ module hwgen_core(clk, a, q);
   inner inner (.clk(clk), .a(a), .q(q));
 endmodule
 """
-INNER = "module inner(input clk, input [3:0] a, output reg [3:0] q);\n  always @(posedge clk) q <= a;\nendmodule\n"
+INNER = """module inner(input clk, input [3:0] a, output reg [3:0] q);
+  always @(posedge clk) q <= a;
+endmodule
+"""
 FILES = {"verilog/hwgen_core.v": CLEAN.replace("output reg", "output"), "verilog/inner.v": INNER}
 
 
@@ -27,7 +30,9 @@ def test_clean_verilog_has_no_warnings():
 def test_a_warning_names_rule_and_place():
     files = {**FILES, "verilog/inner.v": INNER.replace("q <= a", "q <= {1'b0, a}")}
     (warning,) = lint(files, waivers=[])
-    assert re.fullmatch(r"WIDTHTRUNC: verilog/inner\.v:2:\d+: Operator ASSIGNDLY expects 4 bits .*", warning), warning
+    assert re.fullmatch(
+        r"WIDTHTRUNC: verilog/inner\.v:2:\d+: Operator ASSIGNDLY expects 4 bits .*", warning
+    ), warning
 
 
 def test_a_waiver_covers_its_rule_and_message_only():
@@ -67,5 +72,7 @@ def test_every_waiver_has_a_reason(tmp_path):
     path.write_text("# comment\n\nWIDTHEXPAND | Operator ADD | the emitter adds constants\n")
     assert read_waivers(path) == [Waiver("WIDTHEXPAND", "Operator ADD", "the emitter adds constants")]
     path.write_text("WIDTHEXPAND | Operator ADD\n")
-    with pytest.raises(BuildError, match=r"^waivers\.txt:1: 'WIDTHEXPAND \| Operator ADD'; write rule \| .*$"):
+    with pytest.raises(
+        BuildError, match=r"^waivers\.txt:1: 'WIDTHEXPAND \| Operator ADD'; write rule \| .*$"
+    ):
         read_waivers(path)

@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from cocotb.triggers import Timer
-
 from hwgen.sim.cocotb_driver import BENCH_VARIABLE
 
 __all__ = ["Device", "bench_directory"]
 
 RESET_CYCLES = 4
-INPUTS = ("image__valid", "label__valid", "result__ready", "bus__valid", "bus__write", "bus__addr", "bus__wdata")
+INPUTS = (
+    "image__valid",
+    "label__valid",
+    "result__ready",
+    "bus__valid",
+    "bus__write",
+    "bus__addr",
+    "bus__wdata",
+)
 
 
 def bench_directory() -> Path:
@@ -25,8 +32,8 @@ def bench_directory() -> Path:
 class Device:
     """The top module. Inputs change while the clock is low; outputs are read just before it rises.
 
-    So the bench owns the clock: it wakes twice a cycle whatever the design does, and no order of events within a time
-    step matters. ``now`` counts rising edges.
+    So the bench owns the clock: it wakes twice a cycle whatever the design does, and no order of events
+    within a time step matters. ``now`` counts rising edges.
     """
 
     def __init__(self, dut: Any):

@@ -1,4 +1,4 @@
-"""What a device does with bad frames, bad labels, a slow host, and odd accesses on its bus. Started by hwgen.sim.faults."""
+"""What a device does with bad frames, bad labels, a slow host and odd bus accesses; see hwgen.sim.faults."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import cocotb
-
-from hwgen.plan.registers import (
-    CONTROL_TRAIN, DEVICE_ID, GLOBAL, STATUS_BAD_FRAME, STATUS_BAD_LABEL, STATUS_IDLE,
-)  # fmt: skip
 from hwgen.sim.bench.device import Device, bench_directory
 
+from hwgen.plan.registers import (
+    CONTROL_TRAIN,
+    DEVICE_ID,
+    GLOBAL,
+    STATUS_BAD_FRAME,
+    STATUS_BAD_LABEL,
+    STATUS_IDLE,
+)  # fmt: skip
+
 __all__ = [
-    "FaultBench", "bad_label", "bus_answers_once", "long_frame", "pointer_steps_through_memory", "read_only_registers",
-    "recovers_by_reset", "result_waits", "short_frame", "unknown_registers",
+    "FaultBench", "bad_label", "bus_answers_once", "long_frame", "pointer_steps_through_memory",
+    "read_only_registers", "recovers_by_reset", "result_waits", "short_frame", "unknown_registers",
 ]  # fmt: skip
 
 QUIET_CYCLES = 200
@@ -186,7 +191,7 @@ async def result_waits(dut: Any) -> None:
 
 @cocotb.test()
 async def bus_answers_once(dut: Any) -> None:
-    """``ready`` is up for one cycle an access, never without one, and accesses may follow each other at once."""
+    """``ready`` is up for one cycle an access, never without one; accesses may follow each other at once."""
     bench = await _started(dut)
     await bench.stays_low(("bus__ready",))
     assert await bench.bus("id") == DEVICE_ID

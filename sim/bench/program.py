@@ -1,4 +1,4 @@
-"""The C++ driver's twin: runs a program directory, cycle for cycle the same, and checks the result stream's manners."""
+"""The C++ driver's twin: runs a program cycle for cycle the same, and checks the manners of the results."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 
 import cocotb
 import numpy as np
-
-from hwgen.plan.registers import GLOBAL
 from hwgen.sim.bench.coin import Coin
 from hwgen.sim.bench.device import Device, bench_directory
+
+from hwgen.plan.registers import GLOBAL
 
 __all__ = ["ProgramBench", "program"]
 
@@ -33,10 +33,16 @@ class ProgramBench:
         self.watchdog, self.max_cycles = int(value["watchdog"]), int(value["max_cycles"])
         seed, stall = int(value["seed"]), float(value["stall"])
         self.image_coin, self.label_coin, self.result_coin = (Coin(seed * 3 + i, stall) for i in (1, 2, 3))
-        self.probes = [(words[1], int(words[2]), self._out(words[1])) for words in settings if words[0] == "probe"]
-        self.results, self.reads, self.feeds, self.marks = map(self._out, ("results", "reads", "feeds", "marks"))
+        self.probes = [
+            (words[1], int(words[2]), self._out(words[1])) for words in settings if words[0] == "probe"
+        ]
+        self.results, self.reads, self.feeds, self.marks = map(
+            self._out, ("results", "reads", "feeds", "marks")
+        )
         lines = (self.directory / "program.txt").read_text().splitlines()
-        self.ops = [(words[0], [int(word) for word in words[1:]]) for line in lines if (words := line.split())]
+        self.ops = [
+            (words[0], [int(word) for word in words[1:]]) for line in lines if (words := line.split())
+        ]
         self.order, self.labels, self.words = map(self._load, ("order", "labels", "words"))
         beats, width = self._load("shape")
         self.images = self._load("images").reshape(-1, beats, width)
@@ -146,7 +152,7 @@ class ProgramBench:
             self.device.drive(f"bus__{name}", value)
 
     def begin(self) -> None:
-        """Starts what does not wait at once, and the bus access of what does, until an operation must wait."""
+        """Starts what does not wait at once, and the bus access of what does, until one must wait."""
         while self.pc < len(self.ops):
             name, a = self.ops[self.pc]
             if name == "feed":
@@ -162,7 +168,7 @@ class ProgramBench:
                 self.marks.write(struct.pack("<QQ", self.device.now, nanoseconds))
             elif name == "results":
                 if self.result_count < a[0]:
-                    return
+                    return None
             elif name == "write":
                 return self.access(a[0], True, a[1])
             elif name == "load":
@@ -175,12 +181,13 @@ class ProgramBench:
                 self.polling = True
                 if self.device.now >= self.poll_at:
                     self.access(STATUS, False, 0)
-                return
+                return None
             else:
                 raise ValueError(f"unknown operation {name}")
             self.pc += 1
             self.step = 0
         self.finished = True
+        return None
 
     def step_program(self) -> None:
         """Takes the answer of a register access, if there is one, and goes on."""
@@ -214,7 +221,12 @@ class ProgramBench:
             waits = self.status is None
         for out in (self.results, self.reads, self.feeds, self.marks, *(probe[2] for probe in self.probes)):
             out.close()
-        lines = [f"end {how}", f"cycles {cycles}", f"seconds {time.monotonic() - self.start:.6f}", f"op {self.pc}"]
+        lines = [
+            f"end {how}",
+            f"cycles {cycles}",
+            f"seconds {time.monotonic() - self.start:.6f}",
+            f"op {self.pc}",
+        ]
         lines += [f"fed {self.fed}", f"unfed {len(self.image_queue)}", f"results {self.result_count}"]
         lines += [f"bus_waits {int(waits)}", f"valid {_words(valid)}", f"ready {_words(ready)}"]
         if self.status is not None:
