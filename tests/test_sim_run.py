@@ -14,7 +14,7 @@ from hwgen.sim.cpp_driver import Conditions, run_cpp
 from hwgen.sim.faults import run_faults
 from hwgen.sim.layout import Layout
 from hwgen.sim.ports import read_ports
-from hwgen.sim.program import write_program
+from hwgen.sim.program import Outcome, write_program
 from hwgen.sim.run import SimOptions, simulate
 from hwgen.sim.session import Session
 from hwgen.sim.verilate import BuildOptions, build_driver
@@ -216,7 +216,7 @@ def test_dumped_tensors(good, tmp_path):
         ),
         (Sabotage(counter=(1, "updates", 3, -1)), r"linear\.updates: at the end: hardware 2, reference 3 .*"),
         (Sabotage(counter=(1, "zero_updates", 3, 1)), r"linear\.zero_updates: at the end: .*"),
-        (Sabotage(surplus=True), r"result: 10 results of 9 images"),
+        (Sabotage(surplus=True), r"result: number of results: hardware 10, reference 9 .*"),
     ],
 )  # fmt: skip
 def test_a_difference_is_named(sabotage, pattern):
@@ -225,13 +225,24 @@ def test_a_difference_is_named(sabotage, pattern):
 
 def test_a_result_after_the_last_one():
     build = fake_build(count=0, evaluate=True, sabotage=Sabotage(surplus=True))
-    options = replace(QUICK, batches=None, evaluate=True)
-    fails(
-        build,
-        MismatchError,
-        r"result: number of results: hardware 5, reference 4 \(1 of 1 differ\); 1 of .*",
-        options,
+    pattern = r"result: number of results: hardware 5, reference 4 \(1 of 1 differ\); 1 of .*"
+    fails(build, MismatchError, pattern, replace(QUICK, batches=None, evaluate=True))
+
+
+def test_a_surplus_result_that_leaves_the_device_waiting(good):
+    session = Session.prepare(
+        good.plan,
+        good.parameters,
+        good.dataset,
+        batches=1,
+        epochs=None,
+        evaluate=False,
+        gradients=True,
+        seed=0,
     )
+    outcome = Outcome("watchdog", 900, 1.0, 5, 9, 0, 10, False, 0, 0, status=0)
+    with pytest.raises(MismatchError, match=r"^result: 10 results of 9 images$"):
+        module._check_outcome(outcome, session, QUICK)
 
 
 def test_padding_of_a_memory():
