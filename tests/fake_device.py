@@ -68,9 +68,11 @@ class FakeBuild:
     seed: int = 0
 
 
-def tiny_plan(batch=3, steady=(0, 2)):
-    """A convolution in two groups with ReLU and pool, and a linear layer; foldings leave padding
-    everywhere."""
+def tiny_plan(batch=3, steady=(0, 2), frozen=False):
+    """A convolution in two groups with ReLU and pool, and a linear layer; foldings leave padding everywhere.
+
+    ``frozen``: the convolution does not train and has no backward pass, and the linear layer has no bias.
+    """
     data, weight, master, bias, error = Q(8, 6), Q(8, 6), Q(16, 14), Q(16, 10), Q(8, 8)
     window = Window2d(5, 4, (2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
     pool = Window2d(4, 3, (2, 2), (2, 1), (0, 0, 0, 0), (1, 1))
@@ -79,7 +81,11 @@ def tiny_plan(batch=3, steady=(0, 2)):
         pool=pool,
     )  # fmt: skip
     flat = Window2d(1, 1, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
+    if frozen:
+        conv = replace(conv, frozen=True, dx=None)
     linear = Stage("linear", 1, flat, 24, 5, data, weight, master, bias, data, error, error)
+    if frozen:
+        linear = replace(linear, bias=None)
     lr = Q(16, 16)
     network = Network(
         "tiny", data, (conv, linear), Loss(5, data, error), Update(lr, 3000, batch, 0.1 * batch),
@@ -118,8 +124,10 @@ def _ports(plan):
     for i, planned in enumerate(plan.stages):
         stage, pn = planned.stage, planned.fold.pn
         widths[f"probe_y{i}__payload"] = pn * stage.y.width
-        widths[f"probe_dy{i}__payload"] = pn * stage.dy.width
-        widths[f"probe_dx{i}__payload"] = planned.fold.folding.pc * stage.dx.width
+        if stage.dx is not None or not stage.frozen:
+            widths[f"probe_dy{i}__payload"] = pn * stage.dy.width
+        if stage.dx is not None:
+            widths[f"probe_dx{i}__payload"] = planned.fold.folding.pc * stage.dx.width
     widths["probe_dz__payload"] = plan.stages[-1].fold.pn * network.loss.dz.width
     return widths
 
@@ -133,23 +141,18 @@ def _words(layout: Layout, tensors):
 def _memories(plan, parameters, recording, trace=None):
     for i, planned in enumerate(plan.stages):
         fold = planned.fold
-        values = {
-            "master": weight_image(fold, parameters.weights[i]),
-            "bias": bias_image(fold, parameters.biases[i]).T,
-        }
-        grad, bias_grad = np.zeros_like(values["master"]), np.zeros_like(values["bias"])
-        if trace is not None:
-            grad, bias_grad = weight_image(fold, trace.dw[i]), bias_image(fold, trace.db[i]).T
-        values |= {
-            "grad_low": grad,
-            "grad_high": grad >> 32,
-            "bias_grad_low": bias_grad,
-            "bias_grad_high": bias_grad >> 32,
-        }
-        for space, value in values.items():
-            recording.memory.setdefault((i, space), []).append(
-                [int(v) & 0xFFFFFFFF for v in value.reshape(-1)]
-            )
+        weights, bias = parameters.weights[i], parameters.biases[i]
+        dw, db = (None, None) if trace is None else (trace.dw[i], trace.db[i])
+        dw = np.zeros_like(weights) if dw is None else dw
+        values = {"master": weights, "grad_low": dw, "grad_high": dw >> 32}
+        images = {space: weight_image(fold, value) for space, value in values.items()}
+        if bias is not None:
+            db = np.zeros_like(bias) if db is None else db
+            values = {"bias": bias, "bias_grad_low": db, "bias_grad_high": db >> 32}
+            images |= {space: bias_image(fold, value).T for space, value in values.items()}
+        for space, image in images.items():
+            words = [int(v) & 0xFFFFFFFF for v in image.reshape(-1)]
+            recording.memory.setdefault((i, space), []).append(words)
 
 
 def _record(plan, parameters, dataset, order, evaluate):
@@ -170,7 +173,7 @@ def _record(plan, parameters, dataset, order, evaluate):
         recording.losses += trace.losses.tolist()
         _memories(plan, before, recording, trace)
         for i, counts in enumerate(totals):
-            counts["updates"] += 1
+            counts["updates"] += not plan.stages[i].stage.frozen
             for name, count in trace.saturated[i].items():
                 counts[counter_name(name)] += count
         recording.counters.append(copy.deepcopy(totals))

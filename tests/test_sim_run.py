@@ -164,6 +164,20 @@ def test_evaluation_alone():
     assert result["accuracy"] is not None
 
 
+def test_a_frozen_stage_and_one_without_bias():
+    build = fake_build(tiny_plan(frozen=True), count=3)
+    result = simulate(build, QUICK)
+    conv, linear = result["stages"]
+    assert (conv["occupancy"]["backward"], conv["occupancy"]["gradient"]) == (None, None)
+    assert conv["occupancy"]["forward"] > 0
+    assert (conv["counters"]["updates"], linear["counters"]["updates"]) == (0, 3)
+    sabotage = Sabotage(memory=(0, "master", 1, 0, 1))
+    fails(
+        fake_build(tiny_plan(frozen=True), count=3, sabotage=sabotage), MismatchError,
+        r"conv\.weight: after batch 0, index \[0, 0, 0, 0\]: .*",
+    )  # fmt: skip
+
+
 def test_without_gradients_nothing_is_read_in_between(good):
     result, full = simulate(good, replace(QUICK, gradients=False)), simulate(good, QUICK)
     assert result["cycles"] < full["cycles"]
