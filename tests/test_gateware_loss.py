@@ -85,6 +85,16 @@ def test_every_pair_of_small_logits(z, dz):
     train(Loss(2, z, dz), 2, 2, table[:, :2], table[:, 2])
 
 
+@pytest.mark.parametrize("z", [Q(18, 2), Q(18, 3), Q(18, 1), Q(24, -10), Q(24, 20)], ids=str)
+def test_the_loss_saturates(z):
+    """Just below 32 bits, the logarithm carries the loss over; further up the distance alone does."""
+    loss = Loss(8, z, Q(8, 7))
+    logits = np.full((3, 8), z.max)
+    logits[0, 5] = z.min
+    logits[1, 5] = z.max - (7 << 15)
+    train(loss, 4, 4, logits, np.array([5, 5, 5]))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20))
 def test_random_formats_and_classes(seed):

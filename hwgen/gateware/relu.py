@@ -45,7 +45,7 @@ class ReLU(wiring.Component):
         m.d.comb += [
             free.eq(~self.o.valid | self.o.ready),
             mask_free.eq(~self.mask.valid | self.mask.ready),
-            self.i.ready.eq(free & (mask_free | ~self.train)),
+            self.i.ready.eq(free & mask_free),
             take.eq(self.i.valid & self.i.ready),
         ]
         with m.If(free):

@@ -185,8 +185,8 @@ class Divider(wiring.Component):
             ]
         size = Signal(width + 1)
         m.d.comb += size.eq(quotient[1:] + (quotient[0] & (quotient[1] | rest.any())))
-        with m.If(negative):
-            m.d.comb += self.o.payload.eq(Mux(big | (size > -self.dz.min), self.dz.min, -size))
-        with m.Else():
-            m.d.comb += self.o.payload.eq(Mux(big | (size > self.dz.max), self.dz.max, size))
+        large = big | (size > self.dz.max)
+        m.d.comb += self.o.payload.eq(
+            Mux(negative, Mux(large, self.dz.min, -size), Mux(large, self.dz.max, size))
+        )
         return m
