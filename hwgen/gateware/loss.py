@@ -47,7 +47,7 @@ class _Logits(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        memory = m.submodules.memory = Memory(shape=signed(self.width), depth=self.classes, init=[])
+        memory = m.submodules.memory = Memory(shape=signed(self.width), depth=max(2, self.classes), init=[])
         writer, reader = memory.write_port(), memory.read_port()
         element = Signal.like(self.index)
         lane = Signal(range(max(2, self.lanes)))
@@ -214,7 +214,7 @@ class SoftmaxCrossEntropy(wiring.Component):
         """Sums exp(z - greatest) and keeps them: their read port, and a pulse with the last one."""
         last = self.loss.classes - 1
         m.submodules.exponential = exponential = Exponential(self.loss.z)
-        m.submodules.kept = memory = Memory(shape=exponential.e.shape(), depth=last + 1, init=[])
+        m.submodules.kept = memory = Memory(shape=exponential.e.shape(), depth=max(2, last + 1), init=[])
         writer, reader = memory.write_port(), memory.read_port()
         # Bit 0: the logit is there; bit 1: its distance from the greatest; then stages of the exponential.
         under_way = Signal(2 + exponential.latency)
