@@ -64,7 +64,10 @@ class Updater(wiring.Component):
         piece = Signal(range(max(2, self.shape.chunks)))
         word = Signal(range(max(2, self.fold.depth)))
         last_piece, last_word = piece == 0, word == self.fold.depth - 1
-        control = self.control
+        # One assignment drives the whole port: Yosys writes constant bits of a partly assigned one as an `always @*`
+        # that no simulator ever runs.
+        control = {name: Signal(field.shape, name=f"control_{name}") for name, field in self.control.shape()}
+        m.d.comb += self.control.as_value().eq(Cat(control.values()))
         with m.FSM() as fsm:
             with m.State("COUNT"):
                 m.d.sync += wait.eq(0)
@@ -83,11 +86,11 @@ class Updater(wiring.Component):
             with m.State("WALK"):
                 m.d.comb += [
                     self.updating.eq(1),
-                    control.update.eq(1),
-                    control.address.eq(word),
-                    control.chunk.eq(piece),
-                    control.first.eq(piece == self.shape.chunks - 1),
-                    control.last.eq(last_piece),
+                    control["update"].eq(1),
+                    control["address"].eq(word),
+                    control["chunk"].eq(piece),
+                    control["first"].eq(piece == self.shape.chunks - 1),
+                    control["last"].eq(last_piece),
                 ]
                 m.d.sync += piece.eq(piece - 1)
                 with m.If(last_piece):
@@ -104,10 +107,10 @@ class Updater(wiring.Component):
         m.d.comb += self.pause.eq(~fsm.ongoing("COUNT") | (self.train & (done == self.batch)))
 
         if self.shape.stochastic:
-            self._stochastic(m, fsm.ongoing("WALK") & last_piece)
+            self._stochastic(m, fsm.ongoing("WALK") & last_piece, control["base"])
         return m
 
-    def _stochastic(self, m, advance):
+    def _stochastic(self, m, advance, base):
         """The hash key of (seed, stage, version), and the walk of logical indices beside the addresses."""
         fold, stage = self.fold, self.fold.stage
         seeded, named = Signal(32), Signal(32)
@@ -133,4 +136,4 @@ class Updater(wiring.Component):
             with m.If(carry):
                 m.d.sync += [counter.eq(Mux(wrap, 0, counter + 1)), offset.eq(Mux(wrap, 0, offset + step))]
             carry = carry & wrap
-        m.d.comb += self.control.base.eq(total)
+        m.d.comb += base.eq(total)
