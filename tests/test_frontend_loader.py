@@ -275,3 +275,19 @@ def test_files_that_cannot_be_read(tmp_path):
 def test_ctrl_c_is_not_an_error_of_the_file(load):
     with pytest.raises(KeyboardInterrupt):
         load("raise KeyboardInterrupt\n")
+
+
+def test_the_examples_of_the_documentation_run(load):
+    page = (EXAMPLES.parent / "docs" / "dsl.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 2
+    source = load("\n".join(blocks))
+    assert [stage.name for stage in source.network.stages] == ["conv1", "classes"]
+    assert len(source.dataset.train_images) == 32
+
+
+def test_the_readme_shows_the_example():
+    page = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    lines = (EXAMPLES / "digits.py").read_text(encoding="utf-8").partition('"""\n\n')[2].splitlines()
+    assert block.splitlines() == [line for line in lines if not line.startswith("#")]
