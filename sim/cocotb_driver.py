@@ -24,6 +24,22 @@ BENCH_VARIABLE = "HWGEN_BENCH"
 """Environment variable that tells a bench its directory."""
 TOOLS = {"icarus": ("iverilog", "vvp"), "verilator": ("verilator", "make", "g++")}
 VERSIONS = {"icarus": ("iverilog", "-V"), "verilator": ("verilator", "--version")}
+BUILD_ARGUMENTS = {
+    "verilator": ("-Wno-fatal", "-Wno-lint", "-Wno-style"),
+    # As SystemVerilog, registers take their initial values before any process waits for a change, and an
+    # `always @*` that Yosys wrote stays unknown until one of its inputs moves. The last -g counts.
+    "icarus": ("-g2005",),
+}
+DUMP = """\
+module hwgen_dump;
+  reg [8*4096-1:0] path;
+  initial if ($value$plusargs("dumpfile_path=%s", path)) begin
+    $dumpfile(path);
+    $dumpvars(0, hwgen_core);
+  end
+endmodule
+"""
+"""Icarus dumps what Verilog tells it to; cocotb's own module for that is SystemVerilog."""
 POLL_SECONDS = 1.0
 
 Progress = Callable[[int, int], None]
@@ -92,19 +108,23 @@ def _built(files: Mapping[str, str], module: str, simulator: str, traced: bool) 
 
     version = run_tool([str(require(VERSIONS[simulator][0])), VERSIONS[simulator][1]], Path.cwd(), simulator)
     texts = [part for name in sorted(files) for part in (name, files[name])]
-    arguments = ["-Wno-fatal", "-Wno-lint", "-Wno-style"] if simulator == "verilator" else []
-    if simulator == "verilator" and traced:
-        arguments.append("--trace-fst")
+    arguments = list(BUILD_ARGUMENTS[simulator])
+    texts += [DUMP] if traced else []
+    if traced:
+        arguments += ["--trace-fst"] if simulator == "verilator" else ["-s", "hwgen_dump"]
     key = content_key(version, package_version("cocotb"), simulator, module, *arguments, str(traced), *texts)
 
     def build(work: Path) -> None:
         sources = [work / name for name in write_sources(work, files)]
+        if traced and simulator == "icarus":
+            sources.append(work / "hwgen_dump.v")
+            sources[-1].write_text(DUMP)
         log = work / "build.log"
         with _environment():
             try:
                 get_runner(simulator).build(
                     sources=sources, hdl_toplevel=module, always=True, build_dir=work, build_args=arguments,
-                    timescale=("1ns", "1ps"), waves=traced, log_file=log,
+                    timescale=("1ns", "1ps"), waves=traced and simulator == "verilator", log_file=log,
                 )  # fmt: skip
             except (SystemExit, RuntimeError):
                 raise ToolError(f"{simulator} refuses the Verilog:\n{_errors(log)}") from None

@@ -110,7 +110,7 @@ class ProgramBench:
                 if device.moves(name):
                     out.write(device.read(f"{name}__payload").to_bytes(4 * words, "little"))
         self.bus_done = bool(device.driven("bus__valid") and device.read("bus__ready"))
-        if self.bus_done:
+        if self.bus_done and not device.driven("bus__write"):
             self.rdata = device.read("bus__rdata")
         return moved or (self.bus_done and not self.polling)
 
