@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..plan.plan import Plan
+from ..plan.plan import Plan, StagePlan
+from ..plan.registers import SPACES
 from .cocotb_driver import run_bench
 from .layout import Layout, pack_lanes
 from .ports import read_ports
@@ -35,7 +36,17 @@ def run_faults(
         "classes": network.loss.classes,
         "patience": 4 * plan.prediction.latency + 4 * round(plan.prediction.cycles_per_batch) + 1000,
         "depths": [planned.fold.depth for planned in plan.stages],
+        "memories": [memory for planned in plan.stages for memory in _memories(planned)],
     }
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "faults.json").write_text(json.dumps(setting))
     return run_bench(files, ports.module, "faults", directory, simulator, tests=tests)
+
+
+def _memories(planned: StagePlan) -> list[tuple[int, int]]:
+    """(what to write to the register ``space``, number of elements) of a stage's parameters."""
+    stage, fold = planned.stage, planned.fold
+    found = [(stage.index * 16 + SPACES["master"], fold.pk * fold.pn * fold.depth)]
+    if stage.bias is not None:
+        found.append((stage.index * 16 + SPACES["bias"], fold.pn * fold.y_words))
+    return found

@@ -38,6 +38,7 @@ class FaultBench(Device):
         self.classes: int = setting["classes"]
         self.patience: int = setting["patience"]
         self.depths: list[int] = setting["depths"]
+        self.memories: list[tuple[int, int]] = setting["memories"]
 
     async def until(self, done: Callable[[], bool], limit: int, what: str) -> None:
         """Runs cycles until ``done`` in a settled one, whose edge still happens. Fails after ``limit``."""
@@ -66,6 +67,14 @@ class FaultBench(Device):
         await self.until(answered, BUS_PATIENCE, f"an answer of register {name}")
         self.drive("bus__valid", 0)
         return data
+
+    async def clear(self) -> None:
+        """All weights and biases 0: they have no value before a host loads them."""
+        for space, count in self.memories:
+            await self.bus("space", space)
+            await self.bus("pointer", 0)
+            for _ in range(count):
+                await self.bus("data", 0)
 
     async def send(self, beats: list[int]) -> None:
         """Beats of an image, ``last`` bits included."""
@@ -170,6 +179,7 @@ async def recovers_by_reset(dut: Any) -> None:
 async def result_waits(dut: Any) -> None:
     """A result stays as it is until it is taken, for as long as the host likes; then it is counted once."""
     bench = await _started(dut)
+    await bench.clear()
     await bench.send(bench.frame())
     await bench.label(bench.classes - 1)
     await bench.until(lambda: bool(bench.read("result__valid")), bench.patience, "a result")
