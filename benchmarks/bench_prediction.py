@@ -13,7 +13,7 @@ BATCHES = {"digits": 4, "cifar_1x": 2}
 
 
 def run() -> dict[str, Any]:
-    """For each example: what the plan predicts, what the simulation counts, and the relative error in percent."""
+    """For each example: what the plan predicts, what the simulation counts, the error in percent."""
     rows = []
     for name, batches in BATCHES.items():
         with scratch() as directory:

@@ -1,4 +1,4 @@
-"""Speed of the integer reference against float32 PyTorch: the digits network, same epochs, alternating runs."""
+"""Speed of the integer reference against float32 PyTorch on digits: same epochs, alternating runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["run"]
 
 EPOCHS = 4
 REPEATS = 5
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def run() -> dict[str, Any]:

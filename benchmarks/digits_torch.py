@@ -1,4 +1,4 @@
-"""The digits network of examples/digits.py in float32 PyTorch: same first weights, batches and learning rate."""
+"""The network of examples/digits.py in float32 PyTorch: same first weights, batches, learning rate."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ class DigitsNet(nn.Module):
     def __init__(self, source: Source):
         super().__init__()
         self.stages = source.network.stages
-        weights = zip(
-            self.stages, source.parameters.weights, source.parameters.biases, strict=True
-        )
+        weights = zip(self.stages, source.parameters.weights, source.parameters.biases, strict=True)
         self.layers = nn.ModuleList(_layer(stage, weight, bias) for stage, weight, bias in weights)
 
     def forward(self, x: Any) -> Any:

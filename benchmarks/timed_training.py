@@ -1,4 +1,5 @@
-"""``python -m benchmarks.timed_training WHO EPOCHS``: train digits once and print the seconds of the training alone.
+"""``python -m benchmarks.timed_training WHO EPOCHS``: train digits once and print the seconds of the training
+alone.
 
 A process of its own, because the number of threads is fixed when numpy and PyTorch start.
 """
