@@ -294,6 +294,8 @@ int Driver::run() {
     const char* how = "done";
     uint64_t tail = kTailCycles;
     top_->rst = 1;
+    // A poisoned model starts with random inputs, too.
+    top_->PORT_image_valid = top_->PORT_label_valid = top_->PORT_result_ready = top_->PORT_bus_valid = 0;
     while (true) {
         cycle();
         if (now_ >= kResetCycles) {
