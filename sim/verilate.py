@@ -17,8 +17,8 @@ from .ports import Ports
 __all__ = ["LONG_RUN", "BuildOptions", "build_driver", "run_tool", "write_sources"]
 
 CPP = Path(__file__).parent / "cpp"
-LONG_RUN = 300_000
-"""Cycles from which a slower, better optimising C++ build pays."""
+LONG_RUN = 20_000_000
+"""Cycles from which the -O3 build pays, which takes 1.7 times as long and then runs about a tenth faster."""
 
 
 @dataclass(frozen=True)
