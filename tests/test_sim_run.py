@@ -456,7 +456,7 @@ def test_poisoned_start(good):
     assert result["mismatched"] == 0
 
 
-@pytest.mark.parametrize("simulator", ["icarus", "verilator"])
+@pytest.mark.parametrize("simulator", ["icarus", pytest.param("verilator", marks=pytest.mark.soak)])
 def test_bench_of_faults(good, tmp_path, simulator):
     assert run_faults(good.plan, good.files, tmp_path, simulator) == 9
 
