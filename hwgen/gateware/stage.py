@@ -127,7 +127,9 @@ class StageEngine(wiring.Component):
         wiring.connect(m, after.y, wiring.flipped(self.y))
         for name in ("f_load", "f_address", "f_x"):
             m.d.comb += getattr(array, name).eq(getattr(forward, name))
-        m.d.comb += [forward.f_sum.eq(array.f_sum), after.train.eq(self.train), window.allow.eq(1)]
+        # Masks and maxima are for errors; where none come back nobody would take them.
+        trains = self.train if self.backs else 0
+        m.d.comb += [forward.f_sum.eq(array.f_sum), after.train.eq(trains), window.allow.eq(1)]
         counters.add("forward_ops", forward.busy)
         counters.add("forward_blocked", forward.blocked)
         counters.add("forward_starved", forward.starved)
