@@ -36,10 +36,17 @@ def saturate(m, value, width, name):
     return result, clipped
 
 
-def mix32(h):
-    """One round of the counter hash. Model: hwgen.numeric.mix32."""
-    h = (h + (h << 10))[:32]
-    h = h ^ (h >> 6)
-    h = (h + (h << 3))[:32]
-    h = h ^ (h >> 11)
-    return (h + (h << 15))[:32]
+def mix32(m, value, name):
+    """One round of the counter hash, a signal a step. Model: hwgen.numeric.mix32."""
+
+    def step(number, expression):
+        signal = Signal(32, name=f"{name}_{number}")
+        m.d.comb += signal.eq(expression)
+        return signal
+
+    h = step(0, value)
+    h = step(1, h + (h << 10))
+    h = step(2, h ^ (h >> 6))
+    h = step(3, h + (h << 3))
+    h = step(4, h ^ (h >> 11))
+    return step(5, h + (h << 15))

@@ -293,7 +293,7 @@ class Tile(wiring.Component):
         with m.If(phase[3].update):
             m.d.sync += scaled.eq(Mux(phase[3].first, 0, (scaled << CHUNK)[: len(scaled)]) + product)
         with m.If(phase[4].update):
-            random = self._random(phase[4], place) if shape.stochastic else None
+            random = self._random(m, phase[2], place) if shape.stochastic else None
             m.d.sync += step.eq(round_shift(scaled, shape.shift, random))
         some_late = Signal(name=f"some_late_{pe}", reset_less=True)
         m.d.sync += [some_late.eq(some), was_some.eq(some_late)]
@@ -320,11 +320,19 @@ class Tile(wiring.Component):
         ]
         return reader.data
 
-    def _random(self, phase, place):
-        """``shift`` random bits for lane (i, j): a hash of key + logical index (hwgen.numeric.hash_words)."""
+    def _random(self, m, phase, place):
+        """``shift`` random bits for lane (i, j), two cycles after ``phase``: a hash of key + logical index.
+
+        Model: hwgen.numeric.hash_words. A register before and between its two rounds.
+        """
         i, j = place
         shift = self.shape.shift
-        bits = mix32(mix32((self.key + phase.base + self.lane_base + self.offsets[i][j])[:32]))
+        index, mixed = Signal(32, name=f"index_{i}_{j}"), Signal(32, name=f"mixed_{i}_{j}")
+        m.d.sync += [
+            index.eq(self.key + phase.base + self.lane_base + self.offsets[i][j]),
+            mixed.eq(mix32(m, index, f"hash_{i}_{j}")),
+        ]
+        bits = mix32(m, mixed, f"random_{i}_{j}")
         if shift <= 0:
             return Const(0, 1)
         return (bits >> (32 - shift)) if shift <= 32 else (bits << (shift - 32))

@@ -115,9 +115,9 @@ class Updater(wiring.Component):
         fold, stage = self.fold, self.fold.stage
         seeded, named = Signal(32), Signal(32)
         m.d.sync += [
-            seeded.eq(mix32(self.seed)),
-            named.eq(mix32((seeded + stage.index)[:32])),
-            self.key.eq(mix32((named + self.count)[:32])),
+            seeded.eq(mix32(m, self.seed, "hash_seed")),
+            named.eq(mix32(m, seeded + stage.index, "hash_stage")),
+            self.key.eq(mix32(m, named + self.count, "hash_count")),
         ]
         outputs = stage.out_channels
         loops = (
