@@ -1,4 +1,5 @@
-"""``python -m benchmarks [NAME ...]``: run benchmarks (all by default), write benchmarks/results/NAME.json."""
+"""``python -m benchmarks [NAME ...]``: run benchmarks (all by default), write
+benchmarks/results/NAME.json."""
 
 from __future__ import annotations
 
@@ -26,7 +27,12 @@ def main(argv: list[str] | None = None) -> int:
         if name not in NAMES:
             parser.error(f"no benchmark {name}; there are {', '.join(NAMES)}")
         figures = importlib.import_module(f"benchmarks.bench_{name}").run()
-        figures = {"benchmark": name, "machine": platform.machine(), "python": platform.python_version(), **figures}
+        figures = {
+            "benchmark": name,
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            **figures,
+        }
         text = json.dumps(figures, indent=2)
         (results / f"{name}.json").write_text(text + "\n")
         print(text, flush=True)

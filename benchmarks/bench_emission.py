@@ -26,7 +26,9 @@ def run() -> dict[str, Any]:
             model = Path(directory) / "model.py"
             source = (EXAMPLES / "cifar_1x.py").read_text()
             marker = "ARRAYS = "
-            lines = [f"{marker}{arrays!r}" if line.startswith(marker) else line for line in source.splitlines()]
+            lines = [
+                f"{marker}{arrays!r}" if line.startswith(marker) else line for line in source.splitlines()
+            ]
             assert any(line.startswith(marker) for line in lines), "the example names its arrays ARRAYS"
             model.write_text("\n".join(lines) + "\n")
             result, seconds, memory = hwgen("build", model, "-o", f"{directory}/build")

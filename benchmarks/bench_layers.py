@@ -1,4 +1,5 @@
-"""3×3 layers at 18, 72 and 144 forward multipliers: how busy they are while backward and gradient run beside them."""
+"""3×3 layers at 18, 72 and 144 forward multipliers: how busy they are while backward and gradient run beside
+them."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ model = Model(
 
 
 def run() -> dict[str, Any]:
-    """For every layer and array: forward occupancy of that layer in steady state, from the device's counters."""
+    """For every layer and array: forward occupancy of that layer in steady state, from the device's
+    counters."""
     rows = []
     for channels, size in LAYERS:
         for forward, (pk, pn) in ARRAYS:

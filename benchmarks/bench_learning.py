@@ -1,4 +1,5 @@
-"""Digits learnt in RTL against float32 PyTorch: same initial weights, batches and learning rate, three seeds."""
+"""Digits learnt in RTL against float32 PyTorch: same initial weights, batches and learning rate, three
+seeds."""
 
 from __future__ import annotations
 

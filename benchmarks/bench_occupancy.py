@@ -10,6 +10,7 @@ __all__ = ["run"]
 
 
 def run() -> dict[str, Any]:
-    """Two batches of 8 random images; every result and the trained weights are compared with the reference."""
+    """Two batches of 8 random images; every result and the trained weights are compared with the
+    reference."""
     with scratch() as directory:
         return build_and_simulate(EXAMPLES / "cifar_1x.py", directory, "--batches", 2)

@@ -17,7 +17,8 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def hwgen(*arguments: object) -> tuple[dict[str, Any], float, int]:
-    """``hwgen ARGUMENTS --json``: its result, seconds, and peak memory in bytes. Raises CalledProcessError."""
+    """``hwgen ARGUMENTS --json``: its result, seconds, and peak memory in bytes. Raises
+    CalledProcessError."""
     command = [sys.executable, "-m", "hwgen.cli", *map(str, arguments), "--json"]
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -37,7 +38,13 @@ def scratch() -> tempfile.TemporaryDirectory[str]:
 
 
 def build_and_simulate(model: Path, directory: str, *options: object) -> dict[str, Any]:
-    """Build a model file and simulate it; the simulation's result with ``build_seconds`` and ``build_memory``."""
+    """Build a model file and simulate it; the simulation's result with ``build_seconds`` and
+    ``build_memory``."""
     _, seconds, memory = hwgen("build", model, "-o", directory)
     result, simulated, _ = hwgen("sim", directory, *options)
-    return {**result, "build_seconds": round(seconds, 2), "build_memory": memory, "sim_command_seconds": round(simulated, 2)}
+    return {
+        **result,
+        "build_seconds": round(seconds, 2),
+        "build_memory": memory,
+        "sim_command_seconds": round(simulated, 2),
+    }

@@ -1,12 +1,21 @@
 """The errors a user may see; each carries the exit code that the command line returns."""
 
-__all__ = ["BuildError", "DataError", "HwgenError", "MismatchError", "ModelError", "ToolError", "WatchdogError"]
+__all__ = [
+    "BuildError",
+    "DataError",
+    "HwgenError",
+    "MismatchError",
+    "ModelError",
+    "ToolError",
+    "WatchdogError",
+]
 
 
 class HwgenError(Exception):
     """A user's mistake or a failed check: one message ``where: what is wrong; what to do``, no traceback.
 
-    ``exit_code`` is what ``hwgen`` exits with: 1 mismatch, 2 user error, 3 tool missing or broken, 4 watchdog.
+    ``exit_code`` is what ``hwgen`` exits with: 1 mismatch, 2 user error, 3 tool missing or broken, 4
+    watchdog.
     """
 
     exit_code = 2

@@ -60,12 +60,14 @@ def product_bits(a: int, b: int) -> int:
 
 
 def bits_for_sum(term_bits: int, terms: int) -> int:
-    """Signed width that holds every sum of ``terms`` signed ``term_bits``-bit integers (by type, not by value)."""
+    """Signed width that holds every sum of ``terms`` signed ``term_bits``-bit integers (by type, not by
+    value)."""
     return term_bits + max(0, math.ceil(math.log2(max(1, terms))))
 
 
 def round_shift(value: Ints, shift: int, random: Ints | None = None) -> Ints:
-    """value / 2**shift as an integer: half to even, or floor(value + random) where ``random`` in [0, 2**shift) is given.
+    """value / 2**shift as an integer: half to even, or floor(value + random) where ``random`` in [0,
+    2**shift) is given.
 
     ``shift`` <= 0 multiplies by 2**-shift exactly (the caller guarantees that it fits). Works on int64 and on
     object arrays of Python integers.
@@ -123,10 +125,11 @@ def mix32(h: object) -> object:
 
 
 def hash_words(seed: int, tensor: int, step: int, index: object) -> object:
-    """32 random bits for a logical element: a hash of (seed, tensor number, update step, logical element index).
+    """32 random bits for a logical element: a hash of (seed, tensor number, update step, logical element
+    index).
 
-    key = mix(mix(mix(seed) + tensor) + step), the same for a whole tensor and step; bits = mix(mix(key + index)).
-    They depend on nothing else, so they survive re-folding and re-partitioning.
+    key = mix(mix(mix(seed) + tensor) + step), the same for a whole tensor and step; bits = mix(mix(key +
+    index)). They depend on nothing else, so they survive re-folding and re-partitioning.
     """
     key = mix32(seed & HASH_MASK)
     key = mix32((key + tensor) & HASH_MASK)  # type: ignore[operator]

@@ -1,8 +1,8 @@
 """Tables and constants of the softmax and its loss, shared by the reference, the gateware and HLS.
 
-Both tables are read at ``index`` (top INDEX_BITS of a fraction) and interpolated linearly by the next LERP_BITS bits:
-exp2: value - (slope·low >> LERP_BITS) is 2**-x, log1p: value + (slope·low >> LERP_BITS) is ln(1 + x), for x in [0, 1),
-in units of 2**-UNIT_BITS. Interpolation is off by less than 2**-20 and 2**-19.
+Both tables are read at ``index`` (top INDEX_BITS of a fraction) and interpolated linearly by the next
+LERP_BITS bits: exp2: value - (slope·low >> LERP_BITS) is 2**-x, log1p: value + (slope·low >> LERP_BITS) is
+ln(1 + x), for x in [0, 1), in units of 2**-UNIT_BITS. Interpolation is off by less than 2**-20 and 2**-19.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Whole devices for tests: random networks under random foldings, tiles and buffer depths, and runs of their Verilog."""
+"""Whole devices for tests: random networks under random foldings, tiles and buffer depths, and runs of their
+Verilog."""
 
 import dataclasses
 import random
 from dataclasses import dataclass
 
 import numpy as np
+from hwgen.sim.run import SimOptions, simulate
 from ref_networks import random_batch, random_network, random_parameters
 
 from hwgen.backend.verilog import emit
@@ -15,7 +17,6 @@ from hwgen.plan.buffers import least_depths
 from hwgen.plan.fold import legal_pc, legal_u
 from hwgen.plan.plan import Depths, Plan
 from hwgen.plan.planner import plan_network
-from hwgen.sim.run import SimOptions, simulate
 
 __all__ = ["Device", "device_of", "random_device", "run", "with_depths"]
 

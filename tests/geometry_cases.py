@@ -1,4 +1,5 @@
-"""Random window geometries over the grid of kernels, strides, pads, dilations, foldings, and a plain model of their loop nests."""
+"""Random window geometries over the grid of kernels, strides, pads, dilations, foldings, and a plain model of
+their loop nests."""
 
 import math
 
@@ -13,7 +14,9 @@ KERNELS = [(1, 1), (2, 2), (3, 3), (5, 5), (7, 7), (1, 5), (5, 1), (3, 2)]
 PADS = [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 0, 1), (2, 0, 1, 1)]
 
 
-def _geometry(size, kernel, stride=(1, 1), pads=(0, 0, 0, 0), dilation=(1, 1), u=1, pc=1, groups=1, cgs=1, fn=1, b=1):
+def _geometry(
+    size, kernel, stride=(1, 1), pads=(0, 0, 0, 0), dilation=(1, 1), u=1, pc=1, groups=1, cgs=1, fn=1, b=1
+):
     return Geometry(Window2d(*size, kernel, stride, pads, dilation), u, pc, groups, cgs, fn, b)
 
 
@@ -51,7 +54,8 @@ def draw_geometry(rng, most=4000):
 
 
 def ops(geometry, order):
-    """(block's first pixel, pixel, g, nf, kf) of every op of a sample, in order; nf is absent (0) in "chunks"."""
+    """(block's first pixel, pixel, g, nf, kf) of every op of a sample, in order; nf is absent (0) in
+    "chunks"."""
     loops = {
         "forward": lambda: ((g, n, k) for g in G for n in N for k in K),
         "backward": lambda: ((g, n, k) for g in G for k in K for n in N),

@@ -13,14 +13,25 @@ def _plain(value):
 
 
 def run_streams(
-    part, inputs, outputs, *, stalls=(0.0, 0.0), seed=0, settings=None, bench=None, extra=20, patience=3000, hang=False
+    part,
+    inputs,
+    outputs,
+    *,
+    stalls=(0.0, 0.0),
+    seed=0,
+    settings=None,
+    bench=None,
+    extra=20,
+    patience=3000,
+    hang=False,
 ):
-    """Feed ``inputs`` {port: words}, collect ``outputs`` {port: number of words}, and check stability while stalled.
+    """Feed ``inputs`` {port: words}, collect ``outputs`` {port: number of words}, and check stability while
+    stalled.
 
-    ``stalls``: chance that an input offers nothing, and that an output is not ready, in a cycle. ``settings``: {port: value}
-    held all the time. ``bench``: another testbench. After the last word ``extra`` cycles pass, in which no further word
-    may come out. Returns the words of every output and the cycles until the last one. ``hang``: the part is expected to
-    get stuck, and what came out until then is returned.
+    ``stalls``: chance that an input offers nothing, and that an output is not ready, in a cycle.
+    ``settings``: {port: value} held all the time. ``bench``: another testbench. After the last word ``extra``
+    cycles pass, in which no further word may come out. Returns the words of every output and the cycles until
+    the last one. ``hang``: the part is expected to get stuck, and what came out until then is returned.
     """
     stuck = set()
     settings = settings or {}
@@ -48,7 +59,7 @@ def run_streams(
             ctx.set(port.ready, ready)
             _, _, valid, payload = await ctx.tick().sample(port.valid, port.payload)
             if pending is not None:
-                assert valid and _plain(payload) == pending, f"{name} changed while stalled"
+                assert (bool(valid), _plain(payload)) == (True, pending), f"{name} changed while stalled"
             pending = _plain(payload) if valid and not ready else None
             idle = 0 if valid and ready else idle + 1
             if hang and idle >= patience:

@@ -9,7 +9,9 @@ from hwgen.gateware.tile import ArrayShape
 from hwgen.numeric import hash_words, saturate, scaled_step
 
 
-def make_shape(depth, *, backward=True, gradient=True, stochastic=False, grad=22, shift=5, widths=(6, 5, 7), master=12):
+def make_shape(
+    depth, *, backward=True, gradient=True, stochastic=False, grad=22, shift=5, widths=(6, 5, 7), master=12
+):
     x, w, dy = widths
     return ArrayShape(
         depth=depth, x=x, w=w, dy=dy, master=master, grad=grad, psum=x + w + 4, back=dy + w + 4, rate=6, shift=shift,
@@ -59,7 +61,8 @@ class Bench:
         await ctx.tick().repeat(self.array.settle)
 
     async def visits(self, ctx, visits):
-        """Visits [(address, pixels)], with bubbles; forward and backward at once; sums checked at their latency."""
+        """Visits [(address, pixels)], with bubbles; forward and backward at once; sums checked at their
+        latency."""
         a, shape, rng = self.array, self.shape, self.rng
         expected_f, expected_b, cycle = {}, {}, 0
         ops = [(address, k == 0, k == n - 1) for address, n in visits for k in range(n)]
@@ -69,7 +72,11 @@ class Bench:
             ctx.set(a.b_control, {})
             if not bubble:
                 address, first, last = ops.pop(0)
-                x, xs, dy = self.ints(shape.x, self.pk), self.ints(shape.x, self.pk), self.ints(shape.dy, self.pn)
+                x, xs, dy = (
+                    self.ints(shape.x, self.pk),
+                    self.ints(shape.x, self.pk),
+                    self.ints(shape.dy, self.pn),
+                )
                 ctx.set(a.f_load, int(first))
                 ctx.set(a.f_address, address)
                 ctx.set(a.f_x, x.tolist())
@@ -161,7 +168,9 @@ def test_three_passes_and_update(pk, pn, tile, depth, pixels):
     async def body(ctx):
         await bench.load(ctx)
         for _ in range(3):
-            visits = [(k % depth, int(bench.rng.integers(pixels[0], pixels[1] + 1))) for k in range(4 * depth)]
+            visits = [
+                (k % depth, int(bench.rng.integers(pixels[0], pixels[1] + 1))) for k in range(4 * depth)
+            ]
             await bench.visits(ctx, visits)
             await bench.peek(ctx)
             await bench.update(ctx)
@@ -197,7 +206,8 @@ def test_counts_saturation_and_zero_updates():
             await bench.update(ctx)
 
     bench.run(body)
-    assert bench.saturated > 0 and bench.zeros > 0
+    assert bench.saturated > 0
+    assert bench.zeros > 0
 
 
 def test_stochastic_rounding_follows_the_hash():

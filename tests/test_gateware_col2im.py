@@ -1,4 +1,5 @@
-"""Col2im against a plain loop: every geometry of the grid, least and larger capacities, stalls on both ends."""
+"""Col2im against a plain loop: every geometry of the grid, least and larger capacities, stalls on both
+ends."""
 
 import numpy as np
 import pytest

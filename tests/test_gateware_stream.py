@@ -44,7 +44,7 @@ def test_fifo_capacity_level_and_latency(depth):
         ctx.set(fifo.i.valid, 0)
         ctx.set(fifo.o.ready, 1)
         for number in range(depth):
-            assert ctx.get(fifo.o.valid) and ctx.get(fifo.o.payload) == number
+            assert (ctx.get(fifo.o.valid), ctx.get(fifo.o.payload)) == (1, number)
             await ctx.tick()
         assert (ctx.get(fifo.level), ctx.get(fifo.high), ctx.get(fifo.o.valid)) == (0, depth, 0)
 

@@ -1,4 +1,5 @@
-"""Window against a plain loop: every geometry of the grid, least and larger capacities, stalls on both ends."""
+"""Window against a plain loop: every geometry of the grid, least and larger capacities, stalls on both
+ends."""
 
 import numpy as np
 import pytest
@@ -108,7 +109,11 @@ def test_waits_for_allow():
         seen = 0
         for cycle in range(1200):
             ctx.set(window.allow, int(cycle == 300 or cycle > 800))
-            started, valid, flags = ctx.get(window.started), ctx.get(window.o.valid), ctx.get(window.o.payload.flags)
+            started, valid, flags = (
+                ctx.get(window.started),
+                ctx.get(window.o.valid),
+                ctx.get(window.o.payload.flags),
+            )
             if started:
                 starts.append(cycle)
             seen += bool(valid and flags.sample_first)

@@ -82,8 +82,9 @@ def _convert(component: Any, name: str) -> str:
 def _blank_memories() -> Iterator[None]:
     """Netlists built meanwhile have no initial values for memories that start as zeros.
 
-    Nothing relies on them (the host loads weights, the rest is written before it is read). Amaranth works them out bit
-    by bit, and as Verilog they are one line a word: most of the time and most of the text of a large design.
+    Nothing relies on them (the host loads weights, the rest is written before it is read). Amaranth works
+    them out bit by bit, and as Verilog they are one line a word: most of the time and most of the text of a
+    large design.
     """
     build = _ir.build_netlist
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -55,12 +54,18 @@ def tap_order(axis: Axis, output: int, sequential: int) -> list[tuple[int, int]]
 class TapAddress(wiring.Component):
     """Addresses of one chunk in every bank, and which of them lie in the image.
 
-    Latency 0. Members: ``oy``, ``ox``, ``ky``, ``kx``, ``x_word`` as in Nest; ``base`` address of the sample's first row; ``address`` and ``valid``
-    by bank (vertical outer); ``rotate_y``, ``rotate_x``: the bank of the chunk's first position; ``extra``: further fields by
-    output row (``rows_extra``) and output column.
+    Latency 0. Members: ``oy``, ``ox``, ``ky``, ``kx``, ``x_word`` as in Nest; ``base`` address of the
+    sample's first row; ``address`` and ``valid`` by bank (vertical outer); ``rotate_y``, ``rotate_x``: the
+    bank of the chunk's first position; ``extra``: further fields by output row (``rows_extra``) and output
+    column.
     """
 
-    def __init__(self, banks: Banks, row_fields: dict[str, list[int]], column_fields: dict[str, list[int]] | None = None):
+    def __init__(
+        self,
+        banks: Banks,
+        row_fields: dict[str, list[int]],
+        column_fields: dict[str, list[int]] | None = None,
+    ):
         self.banks = banks
         geometry = banks.geometry
         self.row_fields, self.column_fields = row_fields, column_fields or {}
@@ -116,7 +121,8 @@ class TapAddress(wiring.Component):
         for name in self.column_fields:
             m.d.comb += getattr(self, name).eq(getattr(columns, name))
         row_at = [
-            wrapped(m, f"row_{bank}", self.base, getattr(rows, f"at_{bank}"), self.banks) for bank in range(y.banks)
+            wrapped(m, f"row_{bank}", self.base, getattr(rows, f"at_{bank}"), self.banks)
+            for bank in range(y.banks)
         ]
         for bank_y in range(y.banks):
             for bank_x in range(x.banks):
@@ -131,18 +137,27 @@ class TapAddress(wiring.Component):
 class RasterAddress(wiring.Component):
     """Walks the words of an image in raster order, sample after sample: their banks and addresses.
 
-    ``step`` goes to the next word. Latency 0. Members: ``address``, ``bank`` (number, vertical outer) of the current word; ``pixel_last``,
-    ``row_last``, ``sample_last``: it is the last word of its pixel, row, sample; further fields by row and by column.
+    ``step`` goes to the next word. Latency 0. Members: ``address``, ``bank`` (number, vertical outer) of the
+    current word; ``pixel_last``, ``row_last``, ``sample_last``: it is the last word of its pixel, row,
+    sample; further fields by row and by column.
     """
 
-    def __init__(self, banks: Banks, row_fields: dict[str, list[int]], column_fields: dict[str, list[int]] | None = None):
+    def __init__(
+        self,
+        banks: Banks,
+        row_fields: dict[str, list[int]],
+        column_fields: dict[str, list[int]] | None = None,
+    ):
         self.banks = banks
         self.row_fields, self.column_fields = row_fields, column_fields or {}
         geometry = banks.geometry
         y, x = geometry.vertical, geometry.horizontal
         rows = {"at": [banks.row_address(y.index(c)) for c in range(y.size)]}
         rows["bank"] = [y.bank(c) * x.banks for c in range(y.size)]
-        columns = {"at": [x.index(c) * geometry.words for c in range(x.size)], "bank": [x.bank(c) for c in range(x.size)]}
+        columns = {
+            "at": [x.index(c) * geometry.words for c in range(x.size)],
+            "bank": [x.bank(c) for c in range(x.size)],
+        }
         self.rows, self.columns = Table(rows | self.row_fields), Table(columns | self.column_fields)
         extra = {name: self.rows.signature.members[name].shape for name in self.row_fields}
         extra |= {name: self.columns.signature.members[name].shape for name in self.column_fields}
@@ -162,7 +177,10 @@ class RasterAddress(wiring.Component):
         m = Module()
         geometry, banks = self.banks.geometry, self.banks
         m.submodules.rows, m.submodules.columns = rows, columns = self.rows, self.columns
-        row, column = Signal(range(geometry.vertical.size), name="row"), Signal(range(geometry.horizontal.size), name="column")
+        row, column = (
+            Signal(range(geometry.vertical.size), name="row"),
+            Signal(range(geometry.horizontal.size), name="column"),
+        )
         word = Signal(bits(geometry.words), name="word")
         base = Signal(banks.address, name="base")
         following = wrapped(m, "next_base", base, banks.sample_step, banks)
@@ -192,9 +210,10 @@ class RasterAddress(wiring.Component):
 class Slots(wiring.Component):
     """Row slots between the one who fills the buffer and the one who frees it.
 
-    ``distance`` = first slot of the filling side's sample - first slot not yet freed (negative while the freeing side is
-    ahead within that sample). Members: ``sample`` pulse: the filling side goes to its next sample; ``freed``: slots freed in this cycle;
-    ``need``: the filling side wants slots up to there (exclusive) of its sample, ``room``: it may; ``use``: it does; ``high``: most slots in use.
+    ``distance`` = first slot of the filling side's sample - first slot not yet freed (negative while the
+    freeing side is ahead within that sample). Members: ``sample`` pulse: the filling side goes to its next
+    sample; ``freed``: slots freed in this cycle; ``need``: the filling side wants slots up to there
+    (exclusive) of its sample, ``room``: it may; ``use``: it does; ``high``: most slots in use.
     """
 
     def __init__(self, rows: int, slots: int):

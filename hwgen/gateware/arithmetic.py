@@ -8,7 +8,8 @@ __all__ = ["mix32", "round_shift", "saturate"]
 
 
 def round_shift(value, shift, random=None):
-    """value / 2**shift, half to even, or floor with ``random`` bits added. Model: hwgen.numeric.round_shift."""
+    """value / 2**shift, half to even, or floor with ``random`` bits added. Model:
+    hwgen.numeric.round_shift."""
     if shift <= 0:
         return value << -shift
     if random is not None:

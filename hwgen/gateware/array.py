@@ -25,18 +25,27 @@ def settle_cycles(tn: int) -> int:
 class Array(wiring.Component):
     """Pk × Pn processing elements as Gk × Gn tiles of tk × tn.
 
-    Every tile gets its operands through one register; forward sums of a tile column are added over Gk tiles and
-    backward sums of a tile row over Gn tiles in registered binary trees.
+    Every tile gets its operands through one register; forward sums of a tile column are added over Gk tiles
+    and backward sums of a tile row over Gn tiles in registered binary trees.
 
-    Latency: forward ``forward_latency`` = 1 + (tk + 2) + ceil(log2 Gk), backward alike with tn, Gn; an op a cycle.
-    ``settle`` cycles after the last op every dW is in its memory.
+    Latency: forward ``forward_latency`` = 1 + (tk + 2) + ceil(log2 Gk), backward alike with tn, Gn; an op a
+    cycle. ``settle`` cycles after the last op every dW is in its memory.
 
-    Parameters: ``tile_name`` is the Verilog module of one tile, emitted once; None builds the tiles as submodules,
-    for Amaranth's simulator. ``offsets[i][j]``: logical index of PE (i, j) relative to (0, 0). Members: as
-    :class:`hwgen.gateware.tile.Tile`, for the whole array; ``peek_select`` and ``load_select`` number PEs i·Pn + j.
+    Parameters: ``tile_name`` is the Verilog module of one tile, emitted once; None builds the tiles as
+    submodules, for Amaranth's simulator. ``offsets[i][j]``: logical index of PE (i, j) relative to (0, 0).
+    Members: as :class:`hwgen.gateware.tile.Tile`, for the whole array; ``peek_select`` and ``load_select``
+    number PEs i·Pn + j.
     """
 
-    def __init__(self, shape: ArrayShape, pk: int, pn: int, tile: tuple[int, int], offsets, tile_name: str | None = None):
+    def __init__(
+        self,
+        shape: ArrayShape,
+        pk: int,
+        pn: int,
+        tile: tuple[int, int],
+        offsets,
+        tile_name: str | None = None,
+    ):
         tk, tn = tile
         if pk % tk or pn % tn:
             raise ValueError(f"tile {tile} does not divide the array ({pk}, {pn})")
@@ -79,7 +88,19 @@ class Array(wiring.Component):
         m = Module()
         shape, tk, tn = self.shape, self.tk, self.tn
         common = self._registered(
-            m, ("f_load", "f_address", "b_control", "load_address", "load_value", "rate", "key", "f_x", "b_dy", "b_x")
+            m,
+            (
+                "f_load",
+                "f_address",
+                "b_control",
+                "load_address",
+                "load_value",
+                "rate",
+                "key",
+                "f_x",
+                "b_dy",
+                "b_x",
+            ),
         )
         select = Signal(self.pk * self.pn, name="select")
         m.d.sync += select.eq(Mux(self.load, 1 << self.load_select, 0))

@@ -17,12 +17,14 @@ __all__ = ["Bias"]
 class Bias(wiring.Component):
     """Pn lanes of ``words`` biases and of their gradient sums.
 
-    db[word] += dy for every pixel (ops with ``kf_first``); update: bias ← saturate(bias - round(rate·db / 2**shift)), the
-    product bit by bit, all lanes together: ``update_cycles`` in all. Model: hwgen.numeric.scaled_step.
+    db[word] += dy for every pixel (ops with ``kf_first``); update: bias ← saturate(bias - round(rate·db /
+    2**shift)), the product bit by bit, all lanes together: ``update_cycles`` in all. Model:
+    hwgen.numeric.scaled_step.
 
-    Members: ``word``, ``word_enable`` → ``bias`` one cycle later, shifted left by ``align`` to the sums' binary point;
-    ``take`` with the op's flags and dy; ``start`` pulse → ``running`` until done; ``load_*`` host write (lane one-hot);
-    ``peek_*`` host read, two cycles after ``peek``; ``saturated``/``zeros``: lanes in this cycle.
+    Members: ``word``, ``word_enable`` → ``bias`` one cycle later, shifted left by ``align`` to the sums'
+    binary point; ``take`` with the op's flags and dy; ``start`` pulse → ``running`` until done; ``load_*``
+    host write (lane one-hot); ``peek_*`` host read, two cycles after ``peek``; ``saturated``/``zeros``: lanes
+    in this cycle.
     """
 
     def __init__(self, *, count, words, width, align, out_width, dy, grad, rate, shift, gradient, word_shape):
@@ -90,9 +92,16 @@ class Bias(wiring.Component):
             old = self._gradient(m, k, visit, read, word, write)
             grads.append(old)
             product = Signal(signed(self.grad + self.rate_width), name=f"product_{k}", reset_less=True)
-            step = Signal(signed(max(self.grad + self.rate_width - self.shift, 1) + 1), name=f"step_{k}", reset_less=True)
+            step = Signal(
+                signed(max(self.grad + self.rate_width - self.shift, 1) + 1),
+                name=f"step_{k}",
+                reset_less=True,
+            )
             with m.If(step_bit):
-                m.d.sync += product.eq(Mux(first_bit, 0, (product << 1)[: len(product)]) + Mux(self.rate.bit_select(bit, 1), old, 0))
+                m.d.sync += product.eq(
+                    Mux(first_bit, 0, (product << 1)[: len(product)])
+                    + Mux(self.rate.bit_select(bit, 1), old, 0)
+                )
             with m.If(rounding):
                 m.d.sync += step.eq(round_shift(product, self.shift))
             new, clipped = saturate(m, keeper.data - step, self.width, f"new_{k}")

@@ -27,8 +27,9 @@ def pool_geometry(plan: StagePlan) -> Geometry:
 class ForwardChain(wiring.Component):
     """Sums → requantise → raster order → ReLU → max-pool → y. Model: hwgen.ref.executor, forward.
 
-    Members: ``i`` sums lanes(Pn, acc_bits) in order block, g, nf, m; ``y``; in training ``mask`` (Pn bits a word, raster order)
-    and ``argmax`` where they exist, behind their FIFOs' inputs; ``saturated`` lanes so far; ``pool_high``.
+    Members: ``i`` sums lanes(Pn, acc_bits) in order block, g, nf, m; ``y``; in training ``mask`` (Pn bits a
+    word, raster order) and ``argmax`` where they exist, behind their FIFOs' inputs; ``saturated`` lanes so
+    far; ``pool_high``.
     """
 
     def __init__(self, plan: StagePlan):
@@ -80,9 +81,9 @@ class ForwardChain(wiring.Component):
 class BackwardChain(wiring.Component):
     """dy → pool adjoint → ReLU adjoint → replayed errors; array's chunks → col2im → requantise → dx.
 
-    Model: hwgen.ref.executor, backward. Members: ``dy``; ``mask`` and ``argmax`` from the forward chain, kept here in FIFOs of the
-    planned depth; ``errors`` ops for the backward pass; ``masked`` shows the stream into Replay; ``back`` chunks and ``dx``;
-    lanes saturated so far; high-water marks.
+    Model: hwgen.ref.executor, backward. Members: ``dy``; ``mask`` and ``argmax`` from the forward chain, kept
+    here in FIFOs of the planned depth; ``errors`` ops for the backward pass; ``masked`` shows the stream into
+    Replay; ``back`` chunks and ``dx``; lanes saturated so far; high-water marks.
     """
 
     def __init__(self, plan: StagePlan):
@@ -153,7 +154,9 @@ class BackwardChain(wiring.Component):
         stage, fold, depths = self.plan.stage, self.plan.fold, self.plan.depths
         o = wiring.flipped(self.back)
         if depths.col_rows:
-            m.submodules.col2im = col = Col2im(fold.geometry, stage.back_bits, stage.col_bits, depths.col_rows)
+            m.submodules.col2im = col = Col2im(
+                fold.geometry, stage.back_bits, stage.col_bits, depths.col_rows
+            )
             wiring.connect(m, o, col.i)
             m.d.comb += self.col_high.eq(col.high)
             o = col.o

@@ -1,4 +1,5 @@
-"""Adjoint of im2col: adds overlapping chunks into a circular row buffer and gives the sums in raster order."""
+"""Adjoint of im2col: adds overlapping chunks into a circular row buffer and gives the sums in raster
+order."""
 
 from __future__ import annotations
 
@@ -20,11 +21,13 @@ __all__ = ["Col2im"]
 class Col2im(wiring.Component):
     """out[pixel, word] = Σ of all chunk lanes whose tap is that pixel; 0 where there is none.
 
-    Model: hwgen.ref.kernels.col2im. Takes a chunk and gives a word every cycle; a chunk waits for a row slot for its pixel, a
-    word for the last output pixel that can touch it. Exact as long as ``width`` holds the sums. After reset a walk of
-    ``depth`` cycles clears the marks. ``i.ready`` depends on registers only; the sums come ``latency`` cycles after the last chunk.
+    Model: hwgen.ref.kernels.col2im. Takes a chunk and gives a word every cycle; a chunk waits for a row slot
+    for its pixel, a word for the last output pixel that can touch it. Exact as long as ``width`` holds the
+    sums. After reset a walk of ``depth`` cycles clears the marks. ``i.ready`` depends on registers only; the
+    sums come ``latency`` cycles after the last chunk.
 
-    Members: ``i`` chunks lanes(u·pc, in_width) in order block, g, kf, m; ``o`` words lanes(pc, width); ``high`` most row slots in use.
+    Members: ``i`` chunks lanes(u·pc, in_width) in order block, g, kf, m; ``o`` words lanes(pc, width);
+    ``high`` most row slots in use.
     """
 
     latency = 5
@@ -52,7 +55,9 @@ class Col2im(wiring.Component):
             memory = Memory(shape=self.word, depth=banks.depth, init=[])
             m.submodules[f"bank_{bank}"] = memory
             writer = memory.write_port()
-            reader = memory.read_port(transparent_for=[writer])  # the very next chunk may add to the same word
+            reader = memory.read_port(
+                transparent_for=[writer]
+            )  # the very next chunk may add to the same word
             sums.append((writer, reader, memory.read_port()))
         marks = _Marks(banks)
         m.submodules.marks = marks
@@ -85,9 +90,14 @@ class Col2im(wiring.Component):
             m.d.sync += base.eq(following)
 
         # One cycle for the addresses, one for the read; the sum is written in the cycle after.
-        flags = data.StructLayout({"valid": banks.count, "block": 1, "sample": 1, "pixels": range(geometry.M + 1)})
+        flags = data.StructLayout(
+            {"valid": banks.count, "block": 1, "sample": 1, "pixels": range(geometry.M + 1)}
+        )
         early, late = Signal(flags, name="early"), Signal(flags, name="late")
-        rotate_y, rotate_x = Signal.like(taps.rotate_y, name="turn_y"), Signal.like(taps.rotate_x, name="turn_x")
+        rotate_y, rotate_x = (
+            Signal.like(taps.rotate_y, name="turn_y"),
+            Signal.like(taps.rotate_x, name="turn_x"),
+        )
         chunk = Signal.like(self.i.payload, name="chunk", reset_less=True)
         address = [Signal(banks.address, name=f"address_{k}", reset_less=True) for k in range(banks.count)]
         written = [Signal(banks.address, name=f"written_{k}", reset_less=True) for k in range(banks.count)]
@@ -147,7 +157,9 @@ class Col2im(wiring.Component):
         count = len(groups)
         if count == 1:
             return groups
-        out = [[Signal(len(v), name=f"{name}_{k}_{j}") for j, v in enumerate(groups[0])] for k in range(count)]
+        out = [
+            [Signal(len(v), name=f"{name}_{k}_{j}") for j, v in enumerate(groups[0])] for k in range(count)
+        ]
         with m.Switch(rotation):
             for r in range(count):
                 with m.Case(r):
@@ -206,8 +218,9 @@ class Col2im(wiring.Component):
 class _Marks(wiring.Component):
     """One bit a word: whether anything was added to it since it was last given out.
 
-    Kept as the difference of two bits, one written by each side, so that no memory has two writers. Members by bank:
-    ``add`` marks ``add_address``; ``emit`` clears ``emit_address`` (one for all); ``*_marked`` show the state before. ``clearing`` after reset.
+    Kept as the difference of two bits, one written by each side, so that no memory has two writers. Members
+    by bank: ``add`` marks ``add_address``; ``emit`` clears ``emit_address`` (one for all); ``*_marked`` show
+    the state before. ``clearing`` after reset.
     """
 
     def __init__(self, banks: Banks):

@@ -59,8 +59,8 @@ class FrameCheck(wiring.Component):
 class Core(wiring.Component):
     """One FPGA that trains the whole network; ports in docs/gateware.md ("Device ports").
 
-    Model: hwgen.ref.executor.Reference. ``build`` is the number that the register of that name shows, ``modules`` the Verilog
-    modules of the stages (None: stages as submodules, for Amaranth's simulator).
+    Model: hwgen.ref.executor.Reference. ``build`` is the number that the register of that name shows,
+    ``modules`` the Verilog modules of the stages (None: stages as submodules, for Amaranth's simulator).
     """
 
     def __init__(self, plan: Plan, build: int = 0, modules: tuple[str, ...] | None = None):
@@ -69,7 +69,9 @@ class Core(wiring.Component):
         self.engines = [StageEngine(network, planned) for planned in plan.stages]
         self.stages: list[wiring.Component] = list(self.engines)
         if modules is not None:
-            self.stages = [Emitted(engine, module) for engine, module in zip(self.engines, modules, strict=True)]
+            self.stages = [
+                Emitted(engine, module) for engine, module in zip(self.engines, modules, strict=True)
+            ]
         self.channels = channel_names(plan)
         last = plan.stages[-1]
         self.loss = SoftmaxCrossEntropy(network.loss, last.fold.pn, last.fold.pn)
@@ -149,7 +151,9 @@ class Core(wiring.Component):
         wiring.connect(m, wiring.flipped(self.image), frame.i)
         first = plan.stages[0]
         x_side = (first.stage.cin, first.fold.folding.pc)
-        self._relane(m, "x_0", (channels, plan.image_lanes), x_side, network.input.width, frame.o, self.stages[0].x)
+        self._relane(
+            m, "x_0", (channels, plan.image_lanes), x_side, network.input.width, frame.o, self.stages[0].x
+        )
         for i in range(1, len(plan.stages)):
             before, behind = plan.stages[i - 1], plan.stages[i]
             y_side = (before.stage.N, before.fold.pn)
@@ -181,7 +185,9 @@ class Core(wiring.Component):
             m.d.sync += taken.eq(taken + 1)
         with m.If(self.result.valid & self.result.ready):
             m.d.sync += given.eq(given + 1)
-        training = [ports for engine, ports in zip(self.engines, self.stages, strict=True) if engine.shape.gradient]
+        training = [
+            ports for engine, ports in zip(self.engines, self.stages, strict=True) if engine.shape.gradient
+        ]
         m.d.comb += [
             host.samples.eq(given),
             host.bad_frame.eq(frame.bad),
@@ -206,4 +212,8 @@ class Core(wiring.Component):
             m.d.comb += [self.channel_valid[bit].eq(valid), self.channel_ready[bit].eq(ready)]
         for name, port in self.probes.items():
             probe = getattr(self, name)
-            m.d.comb += [probe.valid.eq(port.valid), probe.ready.eq(port.ready), probe.payload.eq(port.payload)]
+            m.d.comb += [
+                probe.valid.eq(port.valid),
+                probe.ready.eq(port.ready),
+                probe.payload.eq(port.payload),
+            ]

@@ -12,7 +12,8 @@ __all__ = ["Counters"]
 class Counters(wiring.Component):
     """32-bit registers ``names``, each adding its input's value every cycle, or following it (``levels``).
 
-    ``snapshot`` copies all of them at one instant; ``value`` is the copy numbered ``select``, one cycle later.
+    ``snapshot`` copies all of them at one instant; ``value`` is the copy numbered ``select``, one cycle
+    later.
     """
 
     def __init__(self, names: tuple[str, ...]):

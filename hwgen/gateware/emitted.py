@@ -13,8 +13,8 @@ __all__ = ["Emitted"]
 class Emitted(wiring.Component):
     """Has the ports of ``component`` and is an instance of Verilog module ``module``.
 
-    Amaranth elaborates and emits every submodule anew; this lets equal engines and tiles be emitted once. It cannot
-    run in Amaranth's own simulator.
+    Amaranth elaborates and emits every submodule anew; this lets equal engines and tiles be emitted once. It
+    cannot run in Amaranth's own simulator.
     """
 
     def __init__(self, component: wiring.Component, module: str):

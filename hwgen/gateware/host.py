@@ -15,15 +15,16 @@ __all__ = ["BUS", "Host"]
 BUS = wiring.Signature(
     {"valid": Out(1), "write": Out(1), "addr": Out(16), "wdata": Out(32), "ready": In(1), "rdata": In(32)}
 )
-"""One transaction at a time: hold valid, write, addr and wdata until ready = 1; rdata is valid in that cycle."""
+"""One transaction at a time: hold valid, write, addr and wdata until ready = 1; rdata is valid in that
+cycle."""
 
 
 class Host(wiring.Component):
     """Registers of hwgen.plan.registers.
 
-    A register answers after 2 cycles, a counter after 4, an element of a memory after ``peek_delay`` cycles more.
-    Members: ``bus``; settings out (``train``, ``hold``, ``rate``, ``batch``, ``seed``); ``stage`` (whom ``host`` speaks to, and whose
-    ``counter`` is asked), ``host``, ``peeked``; status in.
+    A register answers after 2 cycles, a counter after 4, an element of a memory after ``peek_delay`` cycles
+    more. Members: ``bus``; settings out (``train``, ``hold``, ``rate``, ``batch``, ``seed``); ``stage`` (whom
+    ``host`` speaks to, and whose ``counter`` is asked), ``host``, ``peeked``; status in.
     """
 
     def __init__(self, plan: Plan, build: int, peek_delay: int):
@@ -113,20 +114,24 @@ class Host(wiring.Component):
         with m.If(bus.addr >= STAGE_BASE):
             m.d.sync += value.eq(self.counter)
         m.d.comb += self.host.peek.eq(strobe & ~bus.write & is_data)
-        with m.If(strobe & bus.write):
-            with m.Switch(bus.addr):
-                with m.Case(names["control"]):
-                    m.d.sync += Cat(self.train, self.hold).eq(bus.wdata)
-                for name, target in (("rate", self.rate), ("batch", self.batch), ("seed", self.seed), ("space", space)):
-                    with m.Case(names[name]):
-                        m.d.sync += target.eq(bus.wdata)
-                with m.Case(names["pointer"]):
-                    m.d.sync += Cat(address, pe).eq(bus.wdata)
-                with m.Case(names["snapshot"]):
-                    m.d.comb += self.snapshot.eq(1)
-                    m.d.sync += copy.eq(cycles)
-                with m.Case(names["data"]):
-                    m.d.comb += self.host.load.eq(1)
+        with m.If(strobe & bus.write), m.Switch(bus.addr):
+            with m.Case(names["control"]):
+                m.d.sync += Cat(self.train, self.hold).eq(bus.wdata)
+            for name, target in (
+                ("rate", self.rate),
+                ("batch", self.batch),
+                ("seed", self.seed),
+                ("space", space),
+            ):
+                with m.Case(names[name]):
+                    m.d.sync += target.eq(bus.wdata)
+            with m.Case(names["pointer"]):
+                m.d.sync += Cat(address, pe).eq(bus.wdata)
+            with m.Case(names["snapshot"]):
+                m.d.comb += self.snapshot.eq(1)
+                m.d.sync += copy.eq(cycles)
+            with m.Case(names["data"]):
+                m.d.comb += self.host.load.eq(1)
         return m
 
     def _step(self, m, space, pe, address):

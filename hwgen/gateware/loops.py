@@ -16,7 +16,8 @@ ORDERS = {
     "chunks": ("cg", "kx", "ky", "g"),
     "sums": ("nf", "g"),
 }
-"""Loops of a block around its pixels, innermost first; "chunks" is what comes out of the backward pass, "sums" of the forward."""
+"""Loops of a block around its pixels, innermost first; "chunks" is what comes out of the backward pass,
+"sums" of the forward."""
 
 
 def bits(count: int) -> Shape:
@@ -32,7 +33,17 @@ def flags_layout(geometry: Geometry) -> data.StructLayout:
             "word": bits(geometry.out_words),
             "m": bits(geometry.b),
             **dict.fromkeys(
-                ("first", "last", "visit_first", "visit_last", "kf_first", "block_last", "sample_first", "sample_last"), 1
+                (
+                    "first",
+                    "last",
+                    "visit_first",
+                    "visit_last",
+                    "kf_first",
+                    "block_last",
+                    "sample_first",
+                    "sample_last",
+                ),
+                1,
             ),
         }
     )
@@ -43,8 +54,9 @@ class Nest(wiring.Component):
 
     All outputs describe the current op; ``step`` goes to the next one. Latency 0, one op a cycle.
 
-    Members: ``step``; ``oy``, ``ox`` output pixel, ``ky``, ``kx`` first kernel position and ``x_word`` word of the chunk, ``flags``;
-    ``fresh``: first pass over a block; ``x_last``: ox is the last of its row; ``visit_last``, ``block_last``, ``sample_last``.
+    Members: ``step``; ``oy``, ``ox`` output pixel, ``ky``, ``kx`` first kernel position and ``x_word`` word
+    of the chunk, ``flags``; ``fresh``: first pass over a block; ``x_last``: ox is the last of its row;
+    ``visit_last``, ``block_last``, ``sample_last``.
     """
 
     def __init__(self, geometry: Geometry, order: str):
@@ -81,7 +93,6 @@ class Nest(wiring.Component):
         m = Module()
         self._pixels(m)
         ends = self._loops(m)
-        geometry = self.geometry
         if self.order in ("forward", "backward"):
             kf_first, kf_last = (self._all(ends, names, edge) for edge, names in ((0, _K), (1, _K)))
             nf_first, nf_last = (ends["nf"][edge] for edge in (0, 1))
@@ -129,7 +140,12 @@ class Nest(wiring.Component):
             with m.Else():
                 m.d.sync += self.m.eq(0)
                 with m.If(self.block_last):
-                    m.d.sync += [self.oy.eq(next_y), self.ox.eq(next_x), start_y.eq(next_y), start_x.eq(next_x)]
+                    m.d.sync += [
+                        self.oy.eq(next_y),
+                        self.ox.eq(next_x),
+                        start_y.eq(next_y),
+                        start_x.eq(next_x),
+                    ]
                 with m.Else():
                     m.d.sync += [self.oy.eq(start_y), self.ox.eq(start_x)]
 

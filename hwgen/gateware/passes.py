@@ -19,7 +19,8 @@ FLAGS = data.StructLayout({"valid": 1, "first": 1, "last": 1})
 class _Sums(wiring.Component):
     """Adds the array's sums over its folds, for b interleaved pixels; one cycle, every cycle.
 
-    total[m] = start + Σ sums from an op with ``first`` to one with ``last``; ``start`` is taken with ``first``.
+    total[m] = start + Σ sums from an op with ``first`` to one with ``last``; ``start`` is taken with
+    ``first``.
     """
 
     def __init__(self, count: int, in_width: int, width: int, b: int):
@@ -88,12 +89,13 @@ def _delayed(m, value, cycles, name):
 class ForwardPass(wiring.Component):
     """Feeds Window ops to the forward side of an array and sums over kf.
 
-    Model: hwgen.ref.kernels.conv_forward (exact sums, bias included). Latency ``latency`` from an op to ``o``; an op a
-    cycle. ``i.ready`` depends on registers only.
+    Model: hwgen.ref.kernels.conv_forward (exact sums, bias included). Latency ``latency`` from an op to
+    ``o``; an op a cycle. ``i.ready`` depends on registers only.
 
-    Members: ``i`` ops {flags, x, inside} in order block, g, nf, kf, m; ``o`` sums lanes(Pn, width) in order block, g, nf, m;
-    ``f_*`` to the array; ``word``/``word_enable`` ask for a bias word, ``bias`` has it one cycle later (aligned to the sums);
-    ``busy``, ``blocked``, ``starved``: what the multipliers do in this cycle.
+    Members: ``i`` ops {flags, x, inside} in order block, g, nf, kf, m; ``o`` sums lanes(Pn, width) in order
+    block, g, nf, m; ``f_*`` to the array; ``word``/``word_enable`` ask for a bias word, ``bias`` has it one
+    cycle later (aligned to the sums); ``busy``, ``blocked``, ``starved``: what the multipliers do in this
+    cycle.
     """
 
     def __init__(self, op_layout, array: Array, width: int, b: int):
@@ -161,12 +163,13 @@ class ForwardPass(wiring.Component):
 class BackwardPass(wiring.Component):
     """Feeds errors, and stored samples, to the backward side of an array and sums over nf.
 
-    Model: hwgen.ref.kernels.conv_backward, conv_gradient. Latency ``latency`` from an op to ``o``; an op a cycle.
+    Model: hwgen.ref.kernels.conv_backward, conv_gradient. Latency ``latency`` from an op to ``o``; an op a
+    cycle.
 
-    Members: ``dy`` ops {flags, dy} in order block, g, kf, nf, m; ``x`` ops {flags, x, inside} in the same order (if the layer
-    has a gradient); ``o`` chunks lanes(Pk, back) in order block, g, kf, m (if it has backward data); ``inject`` control of
-    update pieces and peeks, which go before ops (``pause`` keeps ops out); ``taken`` the op taken in this cycle (for the
-    bias); ``done`` pulse: last op of a sample taken.
+    Members: ``dy`` ops {flags, dy} in order block, g, kf, nf, m; ``x`` ops {flags, x, inside} in the same
+    order (if the layer has a gradient); ``o`` chunks lanes(Pk, back) in order block, g, kf, m (if it has
+    backward data); ``inject`` control of update pieces and peeks, which go before ops (``pause`` keeps ops
+    out); ``taken`` the op taken in this cycle (for the bias); ``done`` pulse: last op of a sample taken.
     """
 
     def __init__(self, dy_layout, x_layout, array: Array, b: int):

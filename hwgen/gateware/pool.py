@@ -24,9 +24,11 @@ def argmax_layout(geometry: Geometry) -> data.ArrayLayout:
 class MaxPool(wiring.Component):
     """The greatest value of every window, and where it was: the first in raster order among equals.
 
-    Positions outside the image are left out. Model: hwgen.ref.kernels.max_pool. kh·kw cycles a word of the output.
+    Positions outside the image are left out. Model: hwgen.ref.kernels.max_pool. kh·kw cycles a word of the
+    output.
 
-    Members: ``i``, ``o`` words lanes(P, width); ``argmax`` words of :func:`argmax_layout`, only while ``train``; ``high`` row slots in use.
+    Members: ``i``, ``o`` words lanes(P, width); ``argmax`` words of :func:`argmax_layout`, only while
+    ``train``; ``high`` row slots in use.
     """
 
     def __init__(self, geometry: Geometry, width: int, rows: int):
@@ -94,8 +96,8 @@ class MaxPoolAdjoint(wiring.Component):
 
     Model: hwgen.ref.kernels.max_pool_adjoint. kh·kw cycles a word of ``i``.
 
-    Members: ``i`` words lanes(P, width) of the pooled errors, ``argmax`` of the same word; ``o`` words of the unpooled errors; ``saturated``
-    lanes so far; ``high`` row slots in use.
+    Members: ``i`` words lanes(P, width) of the pooled errors, ``argmax`` of the same word; ``o`` words of the
+    unpooled errors; ``saturated`` lanes so far; ``high`` row slots in use.
     """
 
     def __init__(self, geometry: Geometry, width: int, rows: int):

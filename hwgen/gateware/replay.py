@@ -15,7 +15,8 @@ __all__ = ["Reorder", "Replay"]
 
 
 class _Pixels:
-    """A circular memory of ``blocks`` · b output pixels of ``words`` words; pixel n lies in slot n mod size."""
+    """A circular memory of ``blocks`` · b output pixels of ``words`` words; pixel n lies in slot n mod
+    size."""
 
     def __init__(self, geometry: Geometry, blocks: int):
         if blocks < 1:
@@ -34,11 +35,11 @@ class _Pixels:
 class Replay(wiring.Component):
     """Takes errors pixel by pixel and replays each block once for every chunk: the backward order.
 
-    Model: the loop nest "backward" of docs/gateware.md. An op a cycle; latency 3 from a pixel's last word to its first op.
-    ``i.ready`` depends on registers only.
+    Model: the loop nest "backward" of docs/gateware.md. An op a cycle; latency 3 from a pixel's last word to
+    its first op. ``i.ready`` depends on registers only.
 
-    Members: ``i`` words lanes(pn, width), words of a pixel together, raster order; ``o`` ops {flags, dy}; ``allow`` a new sample may start,
-    ``started`` pulse: it did.
+    Members: ``i`` words lanes(pn, width), words of a pixel together, raster order; ``o`` ops {flags, dy};
+    ``allow`` a new sample may start, ``started`` pulse: it did.
     """
 
     latency = 3
@@ -126,8 +127,8 @@ class Replay(wiring.Component):
 class Reorder(wiring.Component):
     """Takes words block by block as [g, nf, m] and gives them pixel by pixel.
 
-    A word a cycle on both sides; a pixel comes out when its block is complete. ``i.ready`` depends on registers only.
-    Members: ``i``, ``o`` words lanes(pn, width).
+    A word a cycle on both sides; a pixel comes out when its block is complete. ``i.ready`` depends on
+    registers only. Members: ``i``, ``o`` words lanes(pn, width).
     """
 
     def __init__(self, geometry: Geometry, width: int, pn: int, blocks: int):

@@ -1,4 +1,5 @@
-"""One layer in hardware: forward chain, backward chain, the array between them, its update and its counters."""
+"""One layer in hardware: forward chain, backward chain, the array between them, its update and its
+counters."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ __all__ = ["HOST_LAYOUT", "StageEngine", "array_offsets", "array_shape"]
 HOST_LAYOUT = data.StructLayout(
     {"load": 1, "peek": 1, "space": 3, "pe": 16, "address": 16, "value": signed(32)},
 )
-"""The host's access to a stage's memories: load or peek one element; for a bias, pe is the lane and address the word."""
+"""The host's access to a stage's memories: load or peek one element; for a bias, pe is the lane and address
+the word."""
 
 
 def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
@@ -58,13 +60,14 @@ def array_offsets(plan: StagePlan) -> tuple[tuple[int, ...], ...]:
 class StageEngine(wiring.Component):
     """A :class:`hwgen.ir.stage.Stage` under a plan.
 
-    Model: hwgen.ref.executor. Forward and backward each take ``fold.cycles`` a sample; see docs/gateware.md for the
-    blocks. ``x`` and ``dy`` wait for room only; ``x`` also for the version rule.
+    Model: hwgen.ref.executor. Forward and backward each take ``fold.cycles`` a sample; see docs/gateware.md
+    for the blocks. ``x`` and ``dy`` wait for room only; ``x`` also for the version rule.
 
-    Members: streams ``x``, ``y``, ``dy``, ``dx`` (words of the layouts in docs/gateware.md; dy where anything goes back, dx
-    where backward data exists); settings ``train``, ``hold``, ``batch``, ``rate``, ``seed``; ``host`` and ``peeked`` (64 bits, ``peek_delay``
-    cycles after ``host.peek``); ``held``, ``quiet``; ``snapshot``, ``counter_select``, ``counter``; ``probe_dy``: the masked errors on
-    their way into the array; ``channel_valid``, ``channel_ready``: one bit for every name in ``channels``.
+    Members: streams ``x``, ``y``, ``dy``, ``dx`` (words of the layouts in docs/gateware.md; dy where anything
+    goes back, dx where backward data exists); settings ``train``, ``hold``, ``batch``, ``rate``, ``seed``;
+    ``host`` and ``peeked`` (64 bits, ``peek_delay`` cycles after ``host.peek``); ``held``, ``quiet``;
+    ``snapshot``, ``counter_select``, ``counter``; ``probe_dy``: the masked errors on their way into the
+    array; ``channel_valid``, ``channel_ready``: one bit for every name in ``channels``.
     """
 
     def __init__(self, network: Network, plan: StagePlan, tile_name: str | None = None):
@@ -144,7 +147,10 @@ class StageEngine(wiring.Component):
         if self.backs:
             watched |= self._backward(m, array, counters, window, forward, after, bias, x_sources)
         else:
-            m.d.comb += [array.b_control.peek.eq(self.host.peek), array.b_control.address.eq(self.host.address)]
+            m.d.comb += [
+                array.b_control.peek.eq(self.host.peek),
+                array.b_control.address.eq(self.host.address),
+            ]
         self._fork_x(m, x_sources)
         for bit, name in enumerate(self.channels):
             port = watched[name.rsplit(".", 1)[1]]
@@ -195,7 +201,9 @@ class StageEngine(wiring.Component):
             m.d.comb += grad.eq(array.peek_grad)
         if bias is not None:
             m.d.comb += [
-                bias.load.eq(Mux(host.load & (host.space == SPACES["bias"]), 1 << host.pe[: len(bias.peek_lane)], 0)),
+                bias.load.eq(
+                    Mux(host.load & (host.space == SPACES["bias"]), 1 << host.pe[: len(bias.peek_lane)], 0)
+                ),
                 bias.load_word.eq(host.address),
                 bias.load_value.eq(host.value),
                 bias.peek.eq(host.peek & ~weight),
@@ -227,7 +235,9 @@ class StageEngine(wiring.Component):
             m.submodules.store = store
             m.d.comb += store.allow.eq(1)
             x_sources.append(store.i)
-        backward = BackwardPass(before.errors.payload.shape(), store.op_layout if store else None, array, fold.b)
+        backward = BackwardPass(
+            before.errors.payload.shape(), store.op_layout if store else None, array, fold.b
+        )
         m.submodules.backward = backward
         wiring.connect(m, before.errors, backward.dy)
         if store is not None:

@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In, Out
 __all__ = ["REGISTER_DEPTH", "Buffer", "Fifo", "Fork", "connect_streams", "lanes"]
 
 REGISTER_DEPTH = 32
-"""FIFOs up to this depth are read asynchronously (registers or LUT memory), deeper ones through a read register."""
+"""FIFOs up to this depth are read asynchronously (registers or LUT memory), deeper ones through a read
+register."""
 
 
 def lanes(P: int, width: int) -> data.ArrayLayout:
@@ -38,10 +39,11 @@ def connect_streams(m: Module, *, producer, consumer) -> None:
 class Fifo(wiring.Component):
     """Holds up to exactly ``depth`` words in order.
 
-    One word a cycle at both ends (every second cycle for depth 1). Latency ``latency``: 1 cycle up to REGISTER_DEPTH, else 2.
-    ``i.ready`` and ``o.valid`` depend on registers only.
+    One word a cycle at both ends (every second cycle for depth 1). Latency ``latency``: 1 cycle up to
+    REGISTER_DEPTH, else 2. ``i.ready`` and ``o.valid`` depend on registers only.
 
-    Members: ``i``, ``o`` streams of ``shape``; ``level`` words inside; ``high`` the highest level since reset.
+    Members: ``i``, ``o`` streams of ``shape``; ``level`` words inside; ``high`` the highest level since
+    reset.
     """
 
     def __init__(self, shape, depth: int):
@@ -115,8 +117,8 @@ class Fifo(wiring.Component):
 class Fork(wiring.Component):
     """Gives every word of ``i`` to each of ``n`` consumers exactly once; each takes it when it likes.
 
-    No latency, one word a cycle. ``i.ready`` depends on the ``ready`` of all consumers (those that still wait for the word),
-    ``valid`` on ``i.valid`` and on registers.
+    No latency, one word a cycle. ``i.ready`` depends on the ``ready`` of all consumers (those that still wait
+    for the word), ``valid`` on ``i.valid`` and on registers.
 
     Members: ``i``; ``o``: ``n`` streams of the same ``shape``.
     """

@@ -23,10 +23,14 @@ class Table(wiring.Component):
         self.fields = {name: [int(value) for value in values] for name, values in fields.items()}
         lengths = {len(values) for values in self.fields.values()}
         if len(lengths) != 1 or lengths == {0}:
-            raise ValueError(f"Table: fields of {sorted(lengths)} numbers; they must have the same length, at least 1")
+            raise ValueError(
+                f"Table: fields of {sorted(lengths)} numbers; they must have the same length, at least 1"
+            )
         (self.length,) = lengths
         shapes = {name: _shape(values) for name, values in self.fields.items()}
-        super().__init__({"index": In(range(max(2, self.length))), **{name: Out(s) for name, s in shapes.items()}})
+        super().__init__(
+            {"index": In(range(max(2, self.length))), **{name: Out(s) for name, s in shapes.items()}}
+        )
 
     def elaborate(self, platform):
         m = Module()

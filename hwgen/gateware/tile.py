@@ -16,15 +16,16 @@ from .arithmetic import mix32, round_shift, saturate
 __all__ = ["CHUNK", "ArrayShape", "Tile", "control_layout"]
 
 CHUNK = 17
-"""Bits of dW that one update cycle multiplies: with a sign they fill an 18-bit multiplier input (DSP48, MULT18X18D)."""
+"""Bits of dW that one update cycle multiplies: with a sign they fill an 18-bit multiplier input (DSP48,
+MULT18X18D)."""
 
 
 @dataclass(frozen=True)
 class ArrayShape:
     """Everything about a PE that its neighbours share: widths by type, passes that exist, the update rule.
 
-    ``psum`` and ``back`` are the widths of sums over the whole K and N; ``shift`` and ``rate`` belong to the update
-    step round(rate·dW / 2**shift), ``stochastic`` selects its rounding.
+    ``psum`` and ``back`` are the widths of sums over the whole K and N; ``shift`` and ``rate`` belong to the
+    update step round(rate·dW / 2**shift), ``stochastic`` selects its rounding.
     """
 
     depth: int
@@ -43,7 +44,8 @@ class ArrayShape:
 
     @property
     def chunks(self) -> int:
-        """Multiplications, and cycles, of one weight's update: dW in pieces of 17 bits, the top one signed."""
+        """Multiplications, and cycles, of one weight's update: dW in pieces of 17 bits, the top one
+        signed."""
         return max(1, math.ceil((self.grad - 1) / CHUNK))
 
     @property
@@ -60,11 +62,18 @@ class ArrayShape:
 def control_layout(shape: ArrayShape) -> data.StructLayout:
     """What travels with an op of the backward side: a gradient op, an update piece, or a peek.
 
-    ``op``: dy and x are valid; ``first``/``last``: the ends of a visit to one weight word. ``update``: multiply piece
-    ``chunk`` (counting down) of dW, ``first``/``last`` piece. ``peek``: read master and dW for the host. ``base`` is the
-    logical index of the word's lane (0, 0), for stochastic rounding.
+    ``op``: dy and x are valid; ``first``/``last``: the ends of a visit to one weight word. ``update``:
+    multiply piece ``chunk`` (counting down) of dW, ``first``/``last`` piece. ``peek``: read master and dW for
+    the host. ``base`` is the logical index of the word's lane (0, 0), for stochastic rounding.
     """
-    fields: dict[str, object] = {"op": 1, "update": 1, "peek": 1, "first": 1, "last": 1, "address": shape.address}
+    fields: dict[str, object] = {
+        "op": 1,
+        "update": 1,
+        "peek": 1,
+        "first": 1,
+        "last": 1,
+        "address": shape.address,
+    }
     fields["chunk"] = max(1, (shape.chunks - 1).bit_length())
     if shape.stochastic:
         fields["base"] = 32
@@ -74,19 +83,21 @@ def control_layout(shape: ArrayShape) -> data.StructLayout:
 class Tile(wiring.Component):
     """Multiply, add along columns and rows, collect dW, and update, all where the weight lies.
 
-    Row i of the forward side works i cycles after row 0 (sums run down the columns through one register a PE), column
-    j of the backward side j cycles after column 0; the gradient multiplies with the backward wave. Inputs and outputs
-    are aligned, so that tiles may be placed side by side.
+    Row i of the forward side works i cycles after row 0 (sums run down the columns through one register a
+    PE), column j of the backward side j cycles after column 0; the gradient multiplies with the backward
+    wave. Inputs and outputs are aligned, so that tiles may be placed side by side.
 
-    Latency: forward ``tk + 2`` from f_x to f_sum, backward ``tn + 2`` from b_dy to b_sum; every cycle takes an op.
-    A word's dW is read 1 cycle after its visit's first op and written 3 cycles after the last one. An update
-    takes ``shape.chunks`` cycles a word; forward and backward must be idle meanwhile (tk, tn + 6 cycles around it).
-    Model: hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step (update).
+    Latency: forward ``tk + 2`` from f_x to f_sum, backward ``tn + 2`` from b_dy to b_sum; every cycle takes
+    an op. A word's dW is read 1 cycle after its visit's first op and written 3 cycles after the last one. An
+    update takes ``shape.chunks`` cycles a word; forward and backward must be idle meanwhile (tk, tn + 6
+    cycles around it). Model: hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step
+    (update).
 
-    Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with ``b_control``,
-    ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the forward copy and clears
-    dW), ``peek_*`` the last peeked words of PE ``peek_select``; ``saturated``/``zeros``: PEs whose master clipped, or whose
-    non-zero dW gave a zero step, in the last cycle.
+    Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
+    ``b_control``, ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the
+    forward copy and clears dW), ``peek_*`` the last peeked words of PE ``peek_select``;
+    ``saturated``/``zeros``: PEs whose master clipped, or whose non-zero dW gave a zero step, in the last
+    cycle.
     """
 
     def __init__(self, shape: ArrayShape, tk: int, tn: int, offsets: tuple[tuple[int, ...], ...] = ()):
@@ -134,7 +145,10 @@ class Tile(wiring.Component):
             control.append(stage)
         loads, addresses = [self.f_load], [self.f_address]
         for i in range(1, tk):
-            load, address = Signal(name=f"load_{i}"), Signal(shape.address, name=f"address_{i}", reset_less=True)
+            load, address = (
+                Signal(name=f"load_{i}"),
+                Signal(shape.address, name=f"address_{i}", reset_less=True),
+            )
             m.d.sync += [load.eq(loads[-1]), address.eq(addresses[-1])]
             loads.append(load)
             addresses.append(address)
@@ -161,7 +175,9 @@ class Tile(wiring.Component):
                 master, weight = self._master(m, pe, phase, write, address, value.master)
                 masters.append(master)
                 if shape.backward:
-                    back_sums[i] = self._multiply_add(m, f"back_{pe}", dy_columns[j], weight, back_sums[i], shape.back)
+                    back_sums[i] = self._multiply_add(
+                        m, f"back_{pe}", dy_columns[j], weight, back_sums[i], shape.back
+                    )
                 if shape.gradient:
                     grad, flags = self._gradient(
                         m, pe, phase, x_stored[i][j], dy_columns[j], master, value, clear, address, (i, j)
@@ -211,7 +227,8 @@ class Tile(wiring.Component):
         shape = self.shape
         pe = f"{i}_{j}"
         value = _PEWrite(
-            Signal(signed(shape.master), name=f"new_master_{pe}"), Signal(signed(shape.master), name=f"stepped_{pe}")
+            Signal(signed(shape.master), name=f"new_master_{pe}"),
+            Signal(signed(shape.master), name=f"stepped_{pe}"),
         )
         host = self.load_select[i * self.tn + j]
         if not shape.gradient:
@@ -258,7 +275,8 @@ class Tile(wiring.Component):
         return reader.data, weight
 
     def _gradient(self, m, pe, phase, x, dy, master, value, clear, clear_address, place):
-        """dW += x·dy over a visit; or step = round(rate·dW), master - step. Returns dW and (saturated, zero) flags."""
+        """dW += x·dy over a visit; or step = round(rate·dW), master - step. Returns dW and (saturated, zero)
+        flags."""
         shape = self.shape
         total = Signal(signed(shape.grad), name=f"grad_sum_{pe}", reset_less=True)
         old = self._gradient_memory(m, pe, phase, total, clear, clear_address)
@@ -286,7 +304,9 @@ class Tile(wiring.Component):
 
         scaled = Signal(signed(shape.grad + shape.rate), name=f"scaled_{pe}", reset_less=True)
         some = Signal(name=f"some_{pe}", reset_less=True)
-        step = Signal(signed(max(shape.grad + shape.rate - shape.shift, 1) + 1), name=f"step_{pe}", reset_less=True)
+        step = Signal(
+            signed(max(shape.grad + shape.rate - shape.shift, 1) + 1), name=f"step_{pe}", reset_less=True
+        )
         was_some = Signal(name=f"was_some_{pe}", reset_less=True)
         with m.If(phase[2].update):
             m.d.sync += some.eq(Mux(phase[2].first, 0, some) | piece.any())

@@ -16,13 +16,15 @@ __all__ = ["Updater"]
 class Updater(wiring.Component):
     """The version rule "sync" of one stage: forward and backward of sample s use version floor(s / batch).
 
-    ``allow`` keeps the forward pass from starting a sample of a version that does not exist yet. After the last gradient
-    of a batch (``sample_done``) and ``settle`` cycles it waits while ``hold``, then injects ``chunks`` pieces for every weight
-    word, starts the bias update, and waits until both have landed. An update takes ``cycles`` in all, hold excluded.
+    ``allow`` keeps the forward pass from starting a sample of a version that does not exist yet. After the
+    last gradient of a batch (``sample_done``) and ``settle`` cycles it waits while ``hold``, then injects
+    ``chunks`` pieces for every weight word, starts the bias update, and waits until both have landed. An
+    update takes ``cycles`` in all, hold excluded.
 
-    Members: ``batch``, ``train``, ``hold``, ``seed`` settings; ``started`` (a forward pass took a sample's first op), ``sample_done``;
-    ``control`` to the array; ``pause`` (no backward op may enter), ``held``, ``updating``, ``count`` (versions), ``key`` of the
-    counter hash for this version; ``quiet``: no sample of this stage is under way.
+    Members: ``batch``, ``train``, ``hold``, ``seed`` settings; ``started`` (a forward pass took a sample's
+    first op), ``sample_done``; ``control`` to the array; ``pause`` (no backward op may enter), ``held``,
+    ``updating``, ``count`` (versions), ``key`` of the counter hash for this version; ``quiet``: no sample of
+    this stage is under way.
     """
 
     def __init__(self, fold: Fold, shape: ArrayShape, settle: int, max_batch: int):
@@ -58,7 +60,10 @@ class Updater(wiring.Component):
             m.d.sync += [started.eq(started + self.started), done.eq(done + self.sample_done)]
             with m.If(finish):
                 m.d.sync += [started.eq(0), done.eq(0), self.count.eq(self.count + 1)]
-        m.d.comb += [self.allow.eq(~self.train | (started < self.batch)), self.quiet.eq((started == done) & ~self.pause)]
+        m.d.comb += [
+            self.allow.eq(~self.train | (started < self.batch)),
+            self.quiet.eq((started == done) & ~self.pause),
+        ]
 
         wait = Signal(range(self.settle + 2))
         piece = Signal(range(max(2, self.shape.chunks)))

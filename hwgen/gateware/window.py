@@ -19,12 +19,13 @@ __all__ = ["Window"]
 class Window(wiring.Component):
     """Holds ``rows`` row slots of a stream of images and reads every window of them, in order ``order``.
 
-    x lane p·pc + c of an op is channel c of the chunk at its position p, 0 outside the image (``inside`` bit p).
-    Model: hwgen.ref.kernels.im2col. An op a cycle as soon as its pixels are written; latency ``latency`` from the
-    write of the last pixel needed to the op. ``i.ready`` depends on registers only, ``o`` ops stall as a whole.
+    x lane p·pc + c of an op is channel c of the chunk at its position p, 0 outside the image (``inside`` bit
+    p). Model: hwgen.ref.kernels.im2col. An op a cycle as soon as its pixels are written; latency ``latency``
+    from the write of the last pixel needed to the op. ``i.ready`` depends on registers only, ``o`` ops stall
+    as a whole.
 
-    Members: ``i`` words lanes(pc, width) in raster order; ``o`` ops {flags, x, inside}; ``allow`` a new sample may start, ``started`` pulse:
-    it did; ``high`` most row slots in use.
+    Members: ``i`` words lanes(pc, width) in raster order; ``o`` ops {flags, x, inside}; ``allow`` a new
+    sample may start, ``started`` pulse: it did; ``high`` most row slots in use.
     """
 
     latency = 3
@@ -34,7 +35,11 @@ class Window(wiring.Component):
         self.banks = Banks(geometry, rows)
         self.word = lanes(geometry.pc, width)
         self.op_layout = data.StructLayout(
-            {"flags": flags_layout(geometry), "x": lanes(geometry.u * geometry.pc, width), "inside": geometry.u}
+            {
+                "flags": flags_layout(geometry),
+                "x": lanes(geometry.u * geometry.pc, width),
+                "inside": geometry.u,
+            }
         )
         super().__init__(
             {
@@ -135,7 +140,9 @@ class Window(wiring.Component):
             Mux(nest.sample_last, geometry.slots, Mux(nest.x_last, taps.below_next, taps.below))
         )
         freed = Signal.like(left, name="freed")
-        address = [Signal(banks.address, name=f"address_{bank}", reset_less=True) for bank in range(banks.count)]
+        address = [
+            Signal(banks.address, name=f"address_{bank}", reset_less=True) for bank in range(banks.count)
+        ]
         early = Signal(
             data.StructLayout(
                 {
@@ -171,15 +178,20 @@ class Window(wiring.Component):
         self._rotate(m, readers, late)
 
     def _rotate(self, m, readers, late):
-        """Put the banks' words in the order of the kernel positions; position p lies in bank (rotation + p) mod B."""
+        """Put the banks' words in the order of the kernel positions; position p lies in bank (rotation + p)
+        mod B."""
         y, x = self.banks.vertical, self.banks.horizontal
         u, pc = self.geometry.u, self.geometry.pc
         m.d.comb += self.o.payload.flags.eq(late.flags)
         words = [[readers[by * x + bx].data.as_value() for bx in range(x)] for by in range(y)]
         valid = [[late.valid[by * x + bx] for bx in range(x)] for by in range(y)]
-        words, valid = (self._turn(m, f"{n}_y", late.rotate_y, g) for n, g in (("word", words), ("valid", valid)))
+        words, valid = (
+            self._turn(m, f"{n}_y", late.rotate_y, g) for n, g in (("word", words), ("valid", valid))
+        )
         words, valid = (list(zip(*g, strict=True)) for g in (words, valid))  # columns first
-        words, valid = (self._turn(m, f"{n}_x", late.rotate_x, g) for n, g in (("word", words), ("valid", valid)))
+        words, valid = (
+            self._turn(m, f"{n}_x", late.rotate_x, g) for n, g in (("word", words), ("valid", valid))
+        )
         out_x = self.o.payload.x.as_value()
         size = pc * self.width
         assert x * y == u
@@ -197,7 +209,9 @@ class Window(wiring.Component):
         count = len(groups)
         if count == 1:
             return groups
-        out = [[Signal(len(v), name=f"{name}_{k}_{j}") for j, v in enumerate(groups[0])] for k in range(count)]
+        out = [
+            [Signal(len(v), name=f"{name}_{k}_{j}") for j, v in enumerate(groups[0])] for k in range(count)
+        ]
         with m.Switch(rotation):
             for r in range(count):
                 with m.Case(r):

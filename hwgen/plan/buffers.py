@@ -1,4 +1,5 @@
-"""Depths of a stage's buffers: what the paced schedule fills, and never less than deadlock freedom asks for."""
+"""Depths of a stage's buffers: what the paced schedule fills, and never less than deadlock freedom asks
+for."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def _spare(axis: Axis) -> int:
 
 
 def least_depths(planned: StagePlan, dy_blocks: int = 1, y_blocks: int = 1) -> Depths:
-    """The least capacities that cannot deadlock: one block's windows, and one whole sample between forward and backward."""
+    """The least capacities that cannot deadlock: one block's windows, and one whole sample between forward
+    and backward."""
     stage, fold = planned.stage, planned.fold
     geometry = fold.geometry
     backs = not (stage.frozen and stage.dx is None)
@@ -41,7 +43,8 @@ def least_depths(planned: StagePlan, dy_blocks: int = 1, y_blocks: int = 1) -> D
 
 
 def _most(written: Ints, freed: Ints, amount: Ints) -> int:
-    """Most units in a buffer: unit n is written at written[n], and amount[k] units are free from freed[k] on (both sorted)."""
+    """Most units in a buffer: unit n is written at written[n], and amount[k] units are free from freed[k] on
+    (both sorted)."""
     gone = np.concatenate([[0], amount])[np.searchsorted(freed, written, side="left")]
     return int(np.max(np.arange(1, len(written) + 1) - gone))
 
@@ -53,7 +56,8 @@ def _queue(written: list[Ints], read: list[Ints]) -> int:
 
 
 def _store(geometry: Geometry, times: StageTimes) -> int:
-    """Most row slots of the feature store: from the first pixel written to the last block that needs the slot."""
+    """Most row slots of the feature store: from the first pixel written to the last block that needs the
+    slot."""
     y = geometry.vertical
     rows = np.arange(y.size)
     first_pixel = rows * geometry.horizontal.size
@@ -72,7 +76,8 @@ def _store(geometry: Geometry, times: StageTimes) -> int:
 
 
 def stall_free_depths(planned: StagePlan, times: StageTimes) -> Depths:
-    """Depths at which the schedule ``times`` (samples at the pace of the slowest part) never waits for room."""
+    """Depths at which the schedule ``times`` (samples at the pace of the slowest part) never waits for
+    room."""
     fold, least = planned.fold, least_depths(planned, 2, 2)
     geometry = fold.geometry
     margin = 2 * fold.y_words

@@ -31,7 +31,10 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
 def describe(plan: Plan) -> str:
     """The plan for people; the same plan gives the same text."""
     network, prediction = plan.network, plan.prediction
-    lines = [f"{network.name}: {len(plan.stages)} stages, {plan.multipliers} multipliers, policy {network.policy}", ""]
+    lines = [
+        f"{network.name}: {len(plan.stages)} stages, {plan.multipliers} multipliers, policy {network.policy}",
+        "",
+    ]
     lines += _table([HEADER, *(_row(planned, plan) for planned in plan.stages)])
     depths = [("stage", "window", "store", "col2im", "pool", "pool adjoint", "mask", "argmax")]
     for planned in plan.stages:
@@ -41,10 +44,11 @@ def describe(plan: Plan) -> str:
         )  # fmt: skip
         depths.append((planned.stage.name, *(str(n) if n else "-" for n in numbers)))
     lines += ["", "buffers (row slots; mask and argmax in words)", *_table(depths)]
+    per_sample, per_batch = prediction.cycles_per_sample, prediction.cycles_per_batch
     lines += [
         "",
-        f"predicted: {prediction.cycles_per_sample:,.1f} cycles a sample in steady state, set by {prediction.bottleneck}",
-        f"           {prediction.cycles_per_batch:,.0f} cycles a batch of {network.update.batch}, fill, drain and update included",
+        f"predicted: {per_sample:,.1f} cycles a sample in steady state, set by {prediction.bottleneck}",
+        f"           {per_batch:,.0f} cycles a batch of {network.update.batch}, fill, drain and update included",
         f"           {prediction.occupancy:.1%} of the multipliers busy in steady state",
         f"           {prediction.latency:,} cycles from a sample's first beat to its result",
     ]

@@ -36,8 +36,9 @@ def choose_foldings(network: Network) -> tuple[Folding, ...]:
         fold = Fold(stage, folding)
         if fold.depth > MAX_PES or fold.pk * fold.pn > MAX_PES:
             problems.append(
-                f"{stage.name}: a folding of {fold.pk} × {fold.pn} PEs with {fold.depth} weights each; the host can number "
-                f"{MAX_PES} of both; give a larger array" + (" or a smaller one" if fold.pk * fold.pn > MAX_PES else "")
+                f"{stage.name}: a folding of {fold.pk} × {fold.pn} PEs with {fold.depth} weights each; "
+                f"the host can number {MAX_PES} of both; give a larger array"
+                + (" or a smaller one" if fold.pk * fold.pn > MAX_PES else "")
             )
     if problems:
         raise ModelError(problems)
@@ -86,7 +87,8 @@ def _from_array(stage: Stage, b: int, problems: list[str]) -> Folding | None:
         if u * pc != pk or u not in legal_u(stage) or pc not in legal_pc(stage):
             pairs = [(u, pk // u) for u in legal_u(stage) if pk % u == 0 and pk // u in legal_pc(stage)]
             problems.append(
-                f"{stage.name}: array={stage.array} with u = {wish.u}, pc = {wish.pc}: Pk = {pk} is u·pc for (u, pc) in {pairs}"
+                f"{stage.name}: array={stage.array} with u = {wish.u}, pc = {wish.pc}: "
+                f"Pk = {pk} is u·pc for (u, pc) in {pairs}"
             )
     if wish.pn is not None and wish.pn != stage.array[1]:
         problems.append(f"{stage.name}: array={stage.array} and pn = {wish.pn} disagree; give one of them")
@@ -109,7 +111,9 @@ def _key(stage: Stage, folding: Folding) -> tuple[int, int, Folding]:
 def _cheapest(stage: Stage, pace: int) -> Folding:
     """The fewest multipliers that keep the pace; the fastest folding if none does."""
     options = _options(stage)
-    fitting = [folding for folding in options if _fits(Fold(stage, folding)) and Fold(stage, folding).cycles <= pace]
+    fitting = [
+        folding for folding in options if _fits(Fold(stage, folding)) and Fold(stage, folding).cycles <= pace
+    ]
     if fitting:
         return min(fitting, key=lambda folding: _key(stage, folding))
     return min(options, key=lambda folding: (Fold(stage, folding).cycles, folding))
@@ -121,13 +125,18 @@ def _fits(fold: Fold) -> bool:
 
 def _pace(stages: Sequence[Stage]) -> int:
     """The least cycles a sample that DEFAULT_MULTIPLIERS allow (or the fewest multipliers at all)."""
-    table = [[(Fold(stage, f).cycles, Fold(stage, f).multipliers) for f in _options(stage)] for stage in stages]
+    table = [
+        [(Fold(stage, f).cycles, Fold(stage, f).multipliers) for f in _options(stage)] for stage in stages
+    ]
     candidates = sorted({cycles for rows in table for cycles, _ in rows})
     low, high = 0, len(candidates) - 1
     while low < high:
         middle = (low + high) // 2
         pace = candidates[middle]
-        need = [min((m for cycles, m in rows if cycles <= pace), default=DEFAULT_MULTIPLIERS + 1) for rows in table]
+        need = [
+            min((m for cycles, m in rows if cycles <= pace), default=DEFAULT_MULTIPLIERS + 1)
+            for rows in table
+        ]
         if sum(need) <= DEFAULT_MULTIPLIERS:
             high = middle
         else:

@@ -20,9 +20,9 @@ Ints = NDArray[np.int64]
 class Axis:
     """One axis of a banked buffer: where coordinate c lies when ``banks`` neighbouring taps are read at once.
 
-    With B = banks > 1 and D = dilation: bank floor(c/D) mod B, index floor(c/(D·B))·D + c mod D, so the B taps of an output lie in B
-    different banks, and one tap further is one bank further (the index grows by D where the bank number wraps).
-    With B = 1 the index is c itself.
+    With B = banks > 1 and D = dilation: bank floor(c/D) mod B, index floor(c/(D·B))·D + c mod D, so the B
+    taps of an output lie in B different banks, and one tap further is one bank further (the index grows by D
+    where the bank number wraps). With B = 1 the index is c itself.
     """
 
     size: int
@@ -79,7 +79,8 @@ class Axis:
         return np.clip((c // (self.digit * self.banks) + 1) * self.digit, 0, self.slots)
 
     def left(self, c: Ints) -> Ints:
-        """Slots free once coordinates 0..c-1 are read in order: a slot is left with its last bank, the rest with the end."""
+        """Slots free once coordinates 0..c-1 are read in order: a slot is left with its last bank, the rest
+        with the end."""
         group = self.digit * self.banks
         done = c // group * self.digit + np.maximum(0, c % group - (self.banks - 1) * self.digit)
         return np.where(c >= self.size, self.slots, np.where(c < 0, 0, done))
@@ -89,8 +90,9 @@ class Axis:
 class Geometry:
     """Everything that the address generators of a layer or a pool need; see docs/gateware.md.
 
-    ``u`` kernel positions × ``pc`` channels in a chunk, ``groups`` of ``cgs`` words each in a pixel, ``fn`` folds over outputs,
-    blocks of ``b`` output pixels. Raises ValueError where u is not 1, kw or kh·kw, or another number is below 1.
+    ``u`` kernel positions × ``pc`` channels in a chunk, ``groups`` of ``cgs`` words each in a pixel, ``fn``
+    folds over outputs, blocks of ``b`` output pixels. Raises ValueError where u is not 1, kw or kh·kw, or
+    another number is below 1.
     """
 
     window: Window2d
@@ -188,7 +190,8 @@ class Geometry:
 
 
 def min_rows(geometry: Geometry, order: str = "forward") -> int:
-    """Least ``rows`` of a Window without deadlock (rows - 1 hangs); the same for both orders of the loop nest.
+    """Least ``rows`` of a Window without deadlock (rows - 1 hangs); the same for both orders of the loop
+    nest.
 
     A block frees nothing before its end, and it cannot end before the pixels of all its windows are written.
     """

@@ -1,4 +1,5 @@
-"""Cycles that the gateware's parts take, as the schedule needs them; tests hold them against the parts themselves."""
+"""Cycles that the gateware's parts take, as the schedule needs them; tests hold them against the parts
+themselves."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ from ..ir.stage import Loss, Stage, Update
 from .plan import StagePlan
 
 __all__ = [
-    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency",
-    "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks", "update_cycles",
+    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency",
+    "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks", "update_cycles",
 ]  # fmt: skip
 
 WINDOW = 3
-"""From the write of the last pixel needed to the op (Window), and from the last word of a pixel to the op (REPLAY)."""
+"""From the write of the last pixel needed to the op (Window), and from the last word of a pixel to the op
+(REPLAY)."""
 REPLAY = 3
 COL2IM = 5
 """From the last chunk to the first sum."""
@@ -49,7 +51,8 @@ def update_chunks(stage: Stage, batch: int) -> int:
 
 
 def update_cycles(planned: StagePlan, update: Update) -> int:
-    """From the last gradient op of a batch to the first forward op of the next: Updater.cycles and its ends."""
+    """From the last gradient op of a batch to the first forward op of the next: Updater.cycles and its
+    ends."""
     stage, fold = planned.stage, planned.fold
     weights = update_chunks(stage, update.batch) * fold.depth + settle(planned)
     biases = fold.y_words * (update.lr.width + 4) + 1 if stage.bias is not None else 0

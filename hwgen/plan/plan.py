@@ -14,8 +14,9 @@ __all__ = ["Depths", "Plan", "Prediction", "StagePlan"]
 class Depths:
     """Capacities of one stage's buffers; 0 where the buffer does not exist.
 
-    ``window_rows``, ``store_rows``, ``col_rows``, ``pool_rows``, ``pool_col_rows`` count row slots (in every bank);
-    ``mask_words`` and ``argmax_words`` count words of Pn lanes; ``dy_blocks`` and ``y_blocks`` count blocks of b pixels.
+    ``window_rows``, ``store_rows``, ``col_rows``, ``pool_rows``, ``pool_col_rows`` count row slots (in every
+    bank); ``mask_words`` and ``argmax_words`` count words of Pn lanes; ``dy_blocks`` and ``y_blocks`` count
+    blocks of b pixels.
     """
 
     window_rows: int
@@ -46,12 +47,14 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the schedule model says: cycles between samples within a batch, and of a whole batch, drain included.
+    """What the schedule model says: cycles between samples within a batch, and of a whole batch, drain
+    included.
 
-    ``occupancy`` is useful multiply-accumulates / (multipliers × cycles_per_sample) in steady state; ``bottleneck``
-    names the stage (and pass or stream) that sets the pace; ``latency`` is the cycles from a sample's first beat
-    to its result. ``steady`` = (first, last): between the results number first and last of a batch (from 0) every pass of
-    every stage is busy; there counters give the steady state. first >= last where the batch is too short for one.
+    ``occupancy`` is useful multiply-accumulates / (multipliers × cycles_per_sample) in steady state;
+    ``bottleneck`` names the stage (and pass or stream) that sets the pace; ``latency`` is the cycles from a
+    sample's first beat to its result. ``steady`` = (first, last): between the results number first and last
+    of a batch (from 0) every pass of every stage is busy; there counters give the steady state. first >= last
+    where the batch is too short for one.
     """
 
     cycles_per_sample: float

@@ -23,8 +23,9 @@ PACED_SAMPLES = 8
 def plan_network(network: Network, image_lanes: int = 1) -> Plan:
     """The plan of one device that trains ``network``.
 
-    Arrays as the user asked for, the others so that no stage is slower (see foldings); buffers so deep that the
-    schedule never waits for room; both are then predictions that simulation confirms. Raises ModelError for an illegal folding.
+    Arrays as the user asked for, the others so that no stage is slower (see foldings); buffers so deep that
+    the schedule never waits for room; both are then predictions that simulation confirms. Raises ModelError
+    for an illegal folding.
     """
     stages = []
     for stage, folding in zip(network.stages, choose_foldings(network), strict=True):
@@ -53,7 +54,9 @@ def bottleneck(plan: Plan) -> tuple[int, str]:
     for planned in plan.stages:
         stage, fold = planned.stage, planned.fold
         backs = not (stage.frozen and stage.dx is None)
-        candidates.append((fold.cycles, f"{stage.name}.forward and backward" if backs else f"{stage.name}.forward"))
+        candidates.append(
+            (fold.cycles, f"{stage.name}.forward and backward" if backs else f"{stage.name}.forward")
+        )
         candidates.append((stage.window.pixels_in * fold.x_words, f"{stage.name}.x"))
         if stage.pool is not None:
             words = stage.pool.pixels_out * fold.y_words * stage.pool.positions
@@ -79,7 +82,11 @@ def predict(plan: Plan) -> Prediction:
     times = run_schedule(plan, 3 * batch)
     results = np.asarray(times.results)
     first, last = steady = _steady(times, batch)
-    per_sample = float(results[batch + last] - results[batch + first]) / (last - first) if last > first else float(pace)
+    per_sample = (
+        float(results[batch + last] - results[batch + first]) / (last - first)
+        if last > first
+        else float(pace)
+    )
     period = float(results[3 * batch - 1] - results[2 * batch - 1])
     occupancy = network.macs / (plan.multipliers * per_sample)
     return Prediction(per_sample, period, occupancy, name, int(results[0]), steady)

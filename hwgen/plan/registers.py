@@ -51,16 +51,31 @@ GLOBAL: dict[str, Register] = {
     "samples": Register(7, "r", "results given since reset"),
     "cycles_low": Register(8, "r", "cycles since reset at the last snapshot, low word"),
     "cycles_high": Register(9, "r", "high word"),
-    "snapshot": Register(10, "w", "any write copies all stage counters and the cycle counter, at one instant"),
+    "snapshot": Register(
+        10, "w", "any write copies all stage counters and the cycle counter, at one instant"
+    ),
     "space": Register(11, "rw", "memory behind `data`: stage·16 + space (SPACES)"),
-    "pointer": Register(12, "rw", "pe << 16 | address; for weights pe = i·Pn + j, for biases pe = lane, address = word"),
-    "data": Register(13, "rw", "the element; each access steps `pointer`: next address, after the last one the next pe"),
+    "pointer": Register(
+        12, "rw", "pe << 16 | address; for weights pe = i·Pn + j, for biases pe = lane, address = word"
+    ),
+    "data": Register(
+        13, "rw", "the element; each access steps `pointer`: next address, after the last one the next pe"
+    ),
 }
 
-SPACES: dict[str, int] = {"master": 0, "grad_low": 1, "grad_high": 2, "bias": 3, "bias_grad_low": 4, "bias_grad_high": 5}
-"""Memories of a stage: master weights (writing also sets the forward copy and clears dW), dW, bias (clears db), db.
+SPACES: dict[str, int] = {
+    "master": 0,
+    "grad_low": 1,
+    "grad_high": 2,
+    "bias": 3,
+    "bias_grad_low": 4,
+    "bias_grad_high": 5,
+}
+"""Memories of a stage: master weights (writing also sets the forward copy and clears dW), dW, bias (clears
+db), db.
 
-Signed values are sign-extended to 32 bits, dW and db to 64 (low, then high word). Writes only to master and bias.
+Signed values are sign-extended to 32 bits, dW and db to 64 (low, then high word). Writes only to master and
+bias.
 """
 
 STAGE_BASE = 0x100
@@ -97,7 +112,8 @@ def stage_register(stage: int, counter: str) -> int:
 
 
 def channel_names(plan: Plan) -> tuple[str, ...]:
-    """Names of the channels whose valid and ready bits `channel_valid` and `channel_ready` show, bit 0 first."""
+    """Names of the channels whose valid and ready bits `channel_valid` and `channel_ready` show, bit 0
+    first."""
     names = ["image", "label"]
     for planned in plan.stages:
         stage = planned.stage

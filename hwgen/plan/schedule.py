@@ -1,7 +1,8 @@
 """When every pixel moves: a max-plus model of the pipeline, from which buffers and predictions come.
 
-One event a pixel and sample. A sequential engine that takes ``cost`` cycles for what is ready at ``ready`` ends at
-end[j] = max(end[j-1], ready[j]) + cost[j]. Buffers are taken as large enough; the planner makes them so.
+One event a pixel and sample. A sequential engine that takes ``cost`` cycles for what is ready at ``ready``
+ends at end[j] = max(end[j-1], ready[j]) + cost[j]. Buffers are taken as large enough; the planner makes them
+so.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class StageTimes:
-    """Cycles of one stage's events, one array a sample. ``x``: pixel of x written; ``forward``, ``backward``: end of each block (the cycle
-    after its last op); ``relu``: pixel behind the ReLU; ``y``: pixel of y given; ``dy``: pixel of y's error taken; ``masked``: pixel into the array's
-    replay; ``dx``: pixel of dx given. ``first_forward``, ``first_backward``: first op; ``update``: version after each batch.
+    """Cycles of one stage's events, one array a sample. ``x``: pixel of x written; ``forward``, ``backward``:
+    end of each block (the cycle after its last op); ``relu``: pixel behind the ReLU; ``y``: pixel of y given;
+    ``dy``: pixel of y's error taken; ``masked``: pixel into the array's replay; ``dx``: pixel of dx given.
+    ``first_forward``, ``first_backward``: first op; ``update``: version after each batch.
     """
 
     x: list[Ints] = field(default_factory=list)
@@ -58,7 +60,8 @@ def chain(ready: Ints, cost: Ints | int, start: int) -> Ints:
 
 
 def needed_pixels(geometry: Geometry) -> Ints:
-    """For every output pixel, how many input pixels must be there: 1 + its last one, in raster order; at least 1."""
+    """For every output pixel, how many input pixels must be there: 1 + its last one, in raster order; at
+    least 1."""
     y, x = geometry.vertical, geometry.horizontal
     oy, ox = np.divmod(np.arange(geometry.M), x.outputs)
     row = np.minimum(y.first(oy) + y.span, y.size - 1)
@@ -95,7 +98,9 @@ class _Stage:
         self.touching = touching_pixels(self.geometry) // b
         self.pool = pool_geometry(planned, stage.pool) if stage.pool is not None else None
         self.times = StageTimes()
-        self.end = dict.fromkeys(("x", "forward", "sort", "pool", "pool_col", "unpool", "backward", "dx"), -(1 << 40))
+        self.end = dict.fromkeys(
+            ("x", "forward", "sort", "pool", "pool_col", "unpool", "backward", "dx"), -(1 << 40)
+        )
         self.version = -(1 << 40)
 
     def _after(self, name: str, ready: Ints, cost: Ints | int) -> Ints:

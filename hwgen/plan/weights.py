@@ -13,9 +13,12 @@ Ints = NDArray[np.int64]
 
 
 def weight_index(fold: Fold) -> Ints:
-    """Flat index into [kh, kw, cin, Cout] of the weight at [PE row, PE column, address], -1 where there is none."""
+    """Flat index into [kh, kw, cin, Cout] of the weight at [PE row, PE column, address], -1 where there is
+    none."""
     stage, u, pc = fold.stage, fold.folding.u, fold.folding.pc
-    row, column, address = np.meshgrid(np.arange(fold.pk), np.arange(fold.pn), np.arange(fold.depth), indexing="ij")
+    row, column, address = np.meshgrid(
+        np.arange(fold.pk), np.arange(fold.pn), np.arange(fold.depth), indexing="ij"
+    )
     kf, rest = address % fold.fk, address // fold.fk
     nf, group = rest % fold.fn, rest // fold.fn
     position = (kf // fold.cgs) * u + row // pc

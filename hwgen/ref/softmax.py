@@ -3,16 +3,16 @@
 For one sample of C logits z in format ``loss.z`` with largest value zmax:
 
     d_i  = zmax - z_i                                                    in units of 2**-z.frac, from 0
-    t_i  = floor(d_i · log2(e))                                          in units of 2**-22; 32 and above count as infinite
+    t_i  = floor(d_i · log2(e))                                          in units of 2**-22; infinite from 32 on
     e_i  = floor(2**-t_i)                                                in units of 2**-24, by table and interpolation
     S    = Σ e_i                                                         exact, at least 1.0
-    dz_i = saturate(round((e_i - [i = label]·S) · 2**dz.frac / S))       half to even, one rounding of the exact quotient
+    dz_i = saturate(round((e_i - [i = label]·S) · 2**dz.frac / S))       half to even, rounded once
     loss = d_label + ln S                                                in units of 2**-16, 32 bits unsigned, saturated
 
-So p_i - onehot_i is rounded once and saturated once: an error of -1.0 or 1.0 that ``dz`` cannot hold becomes its least
-or greatest value, all others are exact to half a unit; they sum to 0 within C/2 units (if none saturates), equal logits give
-equal errors. With dz.frac < 0 every error rounds to 0. Against real numbers p is off by less than 2**-19 + C·2**-24 plus that
-rounding, the loss by less than 2**-15 + C·2**-24.
+So p_i - onehot_i is rounded once and saturated once: an error of -1.0 or 1.0 that ``dz`` cannot hold becomes
+its least or greatest value, all others are exact to half a unit; they sum to 0 within C/2 units (if none
+saturates), equal logits give equal errors. With dz.frac < 0 every error rounds to 0. Against real numbers p
+is off by less than 2**-19 + C·2**-24 plus that rounding, the loss by less than 2**-15 + C·2**-24.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def predict(z: ArrayLike) -> Ints:
 
 
 def _scaled(value: Ints, shift: int, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """floor(value · 2**shift) of non-negative values below 2**52, 0 where it needs more than ``bits``; and where it does."""
+    """floor(value · 2**shift) of non-negative values below 2**52, 0 where it needs more than ``bits``; and
+    where it does."""
     if shift <= 0:
         result = value >> min(-shift, 63)
         far = result >> bits != 0
@@ -67,7 +68,8 @@ def _scaled(value: Ints, shift: int, bits: int) -> tuple[Ints, NDArray[np.bool_]
 
 
 def exponentials(z: Ints, frac: int) -> Ints:
-    """exp(z_i - max z) of logits [B, C] with ``frac`` fractional bits, in units of 2**-24 (the largest gives 2**24)."""
+    """exp(z_i - max z) of logits [B, C] with ``frac`` fractional bits, in units of 2**-24 (the largest gives
+    2**24)."""
     d = z.max(axis=-1, keepdims=True) - z
     t, far = _scaled(d * LOG2E, FRACTION_BITS - LOG2E_BITS - frac, T_BITS)
     fraction = t & ((1 << FRACTION_BITS) - 1)
@@ -87,7 +89,8 @@ def _log(total: Ints) -> Ints:
 
 
 def _quotients(numerator: Ints, total: Ints, frac: int, width: int) -> Ints:
-    """round(numerator · 2**frac / total), half to even, for 0 <= numerator <= total; exact below 2**(width+1)."""
+    """round(numerator · 2**frac / total), half to even, for 0 <= numerator <= total; exact below
+    2**(width+1)."""
     if frac < 0:
         return np.zeros_like(numerator)
     quotient = numerator // total
@@ -113,7 +116,7 @@ def softmax_cross_entropy(z: ArrayLike, labels: ArrayLike, loss: Loss) -> tuple[
         raise DataError(
             f"loss: logits {z.shape} and labels {labels.shape}; need (B, {loss.classes}) and (B,)"
         )
-    if labels.size and not (0 <= labels.min() and labels.max() < loss.classes):
+    if labels.size and not (labels.min() >= 0 and labels.max() < loss.classes):
         wrong = labels[(labels < 0) | (labels >= loss.classes)][0]
         raise DataError(f"loss: label {wrong} is outside 0..{loss.classes - 1}")
 
