@@ -80,7 +80,8 @@ def round_shift(value: Ints, shift: int, random: Ints | None = None) -> Ints:
     rest = value - (low << shift)
     half = 1 << (shift - 1)
     up = (rest > half) | ((rest == half) & ((low & 1) == 1))
-    return low + up.astype(low.dtype)
+    rounded: Ints = low + up.astype(low.dtype)
+    return rounded
 
 
 def saturate(value: Ints, width: int) -> tuple[Ints, int]:

@@ -33,9 +33,7 @@ def measure(session: Session, results: Results) -> dict[str, Any]:
     return {
         "cycles_per_sample": _cycles_per_sample(plan.prediction.steady, base, free, results.cycles),
         "predicted_cycles_per_sample": plan.prediction.cycles_per_sample,
-        "cycles_per_batch": (
-            float(marks[session.idle, 0] - results.feeds[base, 0]) / len(free) if free else None
-        ),
+        "cycles_per_batch": _cycles_per_batch(base, free, results.cycles),
         "predicted_cycles_per_batch": plan.prediction.cycles_per_batch,
         "occupancy": _occupancy(busy, multipliers, window) | {"total": _total(busy, multipliers, window)},
         "multipliers": plan.multipliers,
@@ -64,6 +62,12 @@ def _cycles_per_sample(
             found.append((cycles[base + last] - cycles[base + first]) / (last - first))
         base += len(batch)
     return float(np.mean(found)) if found else None
+
+
+def _cycles_per_batch(base: int, free: Sequence[Ints], cycles: Ints) -> float | None:
+    """Mean distance of the last results of free-running batches that follow each other: fill, drain, update."""
+    last = base - 1 + np.cumsum([len(batch) for batch in free])
+    return float(np.mean(np.diff(cycles[last]))) if len(free) > 1 else None
 
 
 def _window(snapshots: Sequence[Snapshot], reads: Words) -> tuple[int, Ints] | None:

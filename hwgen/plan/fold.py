@@ -133,5 +133,5 @@ def resolve_array(stage: Stage, array: tuple[int, int], b: int = 1) -> Folding:
         raise ModelError(f"{stage.name}: array=({pk}, {pn}): Pk = {pk} is not u·pc; legal Pk: {legal}")
     if not 1 <= pn <= stage.N:
         raise ModelError(f"{stage.name}: array=({pk}, {pn}): Pn = {pn} is outside 1..{stage.N}")
-    best = min(pairs, key=lambda pair: (Fold(stage, Folding(*pair, pn, b)).fk, pair))
-    return Folding(*best, pn, b)
+    foldings = [Folding(u, pc, pn, b) for u, pc in pairs]
+    return min(foldings, key=lambda folding: (Fold(stage, folding).fk, folding))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from ..ir.window import Window2d
 __all__ = ["Axis", "Geometry", "min_col_rows", "min_rows"]
 
 Ints = NDArray[np.int64]
+Place = TypeVar("Place", int, Ints)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Axis:
         """Index of a coordinate within its bank (negative for a negative coordinate)."""
         return c // (self.digit * self.banks) * self.digit + c % self.digit
 
-    def first(self, o: int) -> int:
+    def first(self, o: Place) -> Place:
         """Coordinate of the first tap of output ``o``; negative in the padding."""
         return o * self.stride - self.pad
 

@@ -52,7 +52,8 @@ _DIGIT_BITS = 20
 
 def predict(z: ArrayLike) -> Ints:
     """Index of the first largest logit of every sample; z [B, C]."""
-    return np.argmax(np.asarray(z), axis=-1).astype(np.int64)
+    largest: Ints = np.argmax(np.asarray(z), axis=-1).astype(np.int64)
+    return largest
 
 
 def _scaled(value: Ints, shift: int, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
@@ -85,7 +86,8 @@ def _log(total: Ints) -> Ints:
     fraction = ((total << (52 - k)) >> (52 - FRACTION_BITS)) & ((1 << FRACTION_BITS) - 1)
     row = _LOG1P[fraction >> (FRACTION_BITS - INDEX_BITS)]
     low = fraction & ((1 << LERP_BITS) - 1)
-    return (k - UNIT_BITS) * LN2 + row[:, 0] + ((row[:, 1] * low) >> LERP_BITS)
+    log: Ints = (k - UNIT_BITS) * LN2 + row[:, 0] + ((row[:, 1] * low) >> LERP_BITS)
+    return log
 
 
 def _quotients(numerator: Ints, total: Ints, frac: int, width: int) -> Ints:
@@ -103,7 +105,8 @@ def _quotients(numerator: Ints, total: Ints, frac: int, width: int) -> Ints:
         # What is clipped here saturates whatever its low bits are.
         quotient = np.minimum((quotient << bits) + digit, 1 << (width + 1))
         frac -= bits
-    return quotient + ((2 * rest > total) | ((2 * rest == total) & (quotient & 1 == 1)))
+    rounded: Ints = quotient + ((2 * rest > total) | ((2 * rest == total) & (quotient & 1 == 1)))
+    return rounded
 
 
 def softmax_cross_entropy(z: ArrayLike, labels: ArrayLike, loss: Loss) -> tuple[Ints, Ints, Ints]:
