@@ -36,7 +36,9 @@ def describe(plan: Plan) -> str:
         "",
     ]
     lines += _table([HEADER, *(_row(planned, plan) for planned in plan.stages)])
-    depths: list[tuple[str, ...]] = [("stage", "window", "store", "col2im", "pool", "pool adjoint", "mask", "argmax")]
+    depths: list[tuple[str, ...]] = [
+        ("stage", "window", "store", "col2im", "pool", "pool adjoint", "mask", "argmax")
+    ]
     for planned in plan.stages:
         d = planned.depths
         numbers = (

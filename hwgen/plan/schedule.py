@@ -74,7 +74,8 @@ def touching_pixels(geometry: Geometry) -> Ints:
     y, x = geometry.vertical, geometry.horizontal
     iy, ix = np.divmod(np.arange(geometry.window.pixels_in), x.size)
     row = np.minimum((iy + y.pad) // y.stride, y.outputs - 1)
-    return row * x.outputs + np.minimum((ix + x.pad) // x.stride, x.outputs - 1)
+    last: Ints = row * x.outputs + np.minimum((ix + x.pad) // x.stride, x.outputs - 1)
+    return last
 
 
 def pool_geometry(planned: StagePlan, pool: Window2d) -> Geometry:
@@ -91,7 +92,7 @@ class _Stage:
         stage, b = planned.stage, planned.fold.b
         pixels = np.arange(self.geometry.M)
         self.starts = pixels[::b]
-        self.sizes = np.diff(np.append(self.starts, self.geometry.M))
+        self.sizes: Ints = np.diff(np.append(self.starts, self.geometry.M))
         self.costs = self.sizes * (stage.groups * self.fold.fk * self.fold.fn)
         self.offset = pixels % b
         self.needed = needed_pixels(self.geometry) - 1
