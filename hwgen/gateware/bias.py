@@ -30,7 +30,7 @@ class Bias(wiring.Component):
     def __init__(self, *, count, words, width, align, out_width, dy, grad, rate, shift, gradient, word_shape):
         self.count, self.words, self.width, self.align, self.out_width = count, words, width, align, out_width
         self.dy_width, self.grad, self.rate_width, self.shift, self.gradient = dy, grad, rate, shift, gradient
-        self.update_cycles = words * (rate + 4) + 1
+        self.update_cycles = words * (rate + 3) + 1
         members: dict[str, object] = {
             "word": In(word_shape),
             "word_enable": In(1),
@@ -62,7 +62,7 @@ class Bias(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # The update's schedule: read, wait, rate bits from the top, round, write; for each word.
+        # The update's schedule: read, rate bits from the top, round, write; for each word.
         bit = Signal(range(self.rate_width))
         word = Signal(range(max(2, self.words)))
         read, step_bit, rounding, write = Signal(), Signal(), Signal(), Signal()

@@ -312,8 +312,8 @@ class Tile(wiring.Component):
             m.d.sync += some.eq(Mux(phase[2].first, 0, some) | piece.any())
         with m.If(phase[3].update):
             m.d.sync += scaled.eq(Mux(phase[3].first, 0, (scaled << CHUNK)[: len(scaled)]) + product)
+        random = self._random(m, phase[2], place) if shape.stochastic else None
         with m.If(phase[4].update):
-            random = self._random(m, phase[2], place) if shape.stochastic else None
             m.d.sync += step.eq(round_shift(scaled, shape.shift, random))
         some_late = Signal(name=f"some_late_{pe}", reset_less=True)
         m.d.sync += [some_late.eq(some), was_some.eq(some_late)]

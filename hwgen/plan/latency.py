@@ -55,7 +55,7 @@ def update_cycles(planned: StagePlan, update: Update) -> int:
     ends."""
     stage, fold = planned.stage, planned.fold
     weights = update_chunks(stage, update.batch) * fold.depth + settle(planned)
-    biases = fold.y_words * (update.lr.width + 4) + 1 if stage.bias is not None else 0
+    biases = fold.y_words * (update.lr.width + 3) + 1 if stage.bias is not None else 0
     return settle(planned) + max(weights, biases) + 5 + 2
 
 
