@@ -210,8 +210,10 @@ def test_counts_saturation_and_zero_updates():
     assert bench.zeros > 0
 
 
-def test_stochastic_rounding_follows_the_hash():
-    bench = Bench(make_shape(4, shift=8, stochastic=True), 4, 2, (2, 1), seed=9)
+@pytest.mark.parametrize("grad", [18, 22, 36])
+def test_stochastic_rounding_follows_the_hash(grad):
+    """With one, two and three pieces a word."""
+    bench = Bench(make_shape(4, grad=grad, shift=8, stochastic=True), 4, 2, (2, 1), seed=9)
     key = hash_words(1, 2, 3, 0)
     bench.key = int(key)  # any 32 bits
 

@@ -97,11 +97,9 @@ class Bias(wiring.Component):
                 name=f"step_{k}",
                 reset_less=True,
             )
-            with m.If(step_bit):
-                m.d.sync += product.eq(
-                    Mux(first_bit, 0, (product << 1)[: len(product)])
-                    + Mux(self.rate.bit_select(bit, 1), old, 0)
-                )
+            addend = Mux(self.rate.bit_select(bit, 1), old, 0)
+            with m.If(step_bit):  # the top bit of a signed rate counts negative
+                m.d.sync += product.eq(Mux(first_bit, -addend, (product << 1)[: len(product)] + addend))
             with m.If(rounding):
                 m.d.sync += step.eq(round_shift(product, self.shift))
             new, clipped = saturate(m, keeper.data - step, self.width, f"new_{k}")
