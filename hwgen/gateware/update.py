@@ -18,8 +18,8 @@ class Updater(wiring.Component):
 
     ``allow`` keeps the forward pass from starting a sample of a version that does not exist yet. After the
     last gradient of a batch (``sample_done``) and ``settle`` cycles it waits while ``hold``, then injects
-    ``chunks`` pieces for every weight word, starts the bias update, and waits until both have landed. An
-    update takes ``cycles`` in all, hold excluded.
+    ``chunks`` pieces for every weight word, starts the bias update, and waits until both have landed.
+    ``cycles`` from the last gradient to the next ``allow``, unless held or waiting for the biases.
 
     Members: ``batch``, ``train``, ``hold``, ``seed`` settings; ``started`` (a forward pass took a sample's
     first op), ``sample_done``; ``control`` to the array; ``pause`` (no backward op may enter), ``held``,
@@ -29,7 +29,7 @@ class Updater(wiring.Component):
 
     def __init__(self, fold: Fold, shape: ArrayShape, settle: int, max_batch: int):
         self.fold, self.shape, self.settle, self.max_batch = fold, shape, settle, max_batch
-        self.cycles = 2 * settle + shape.chunks * fold.depth + 3
+        self.cycles = 2 * settle + shape.chunks * fold.depth + 5
         super().__init__(
             {
                 "batch": In(range(max_batch + 1)),

@@ -55,7 +55,8 @@ def update_cycles(planned: StagePlan, update: Update) -> int:
     ends."""
     stage, fold = planned.stage, planned.fold
     weights = update_chunks(stage, update.batch) * fold.depth + settle(planned)
-    biases = fold.y_words * (update.lr.width + 3) + 1 if stage.bias is not None else 0
+    # The biases start a cycle before the first piece, so Bias.update_cycles - 1.
+    biases = fold.y_words * (update.lr.width + 3) if stage.bias is not None else 0
     return settle(planned) + max(weights, biases) + 5 + 2
 
 
