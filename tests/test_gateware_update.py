@@ -231,6 +231,11 @@ def test_inference_counts_nothing():
             await bench.pulse(ctx, name)
         await bench.tick(ctx, 60)
         assert bench.get(ctx, "allow", "quiet", "count") == (1, 1, 0)
+        ctx.set(bench.part.train, 1)
+        await bench.pulse(ctx, "started")
+        assert bench.get(ctx, "allow") == (0,)
+        ctx.set(bench.part.train, 0)
+        assert bench.get(ctx, "allow") == (1,)
 
     bench.run(body)
     assert bench.walked() == []
