@@ -216,6 +216,7 @@ def test_stochastic_rounding_follows_the_hash(grad):
     bench = Bench(make_shape(4, grad=grad, shift=8, stochastic=True), 4, 2, (2, 1), seed=9)
     key = hash_words(1, 2, 3, 0)
     bench.key = int(key)  # any 32 bits
+    bench.rate = 27  # odd, so that every step has a fraction to round
 
     async def body(ctx):
         await bench.load(ctx)
