@@ -8,14 +8,37 @@ from .program import Outcome
 
 __all__ = ["explain", "stuck_channels"]
 
+BACK = ("dy", "errors", "back", "dx")
+"""Channels of a stage on the way back, in their order."""
+
+
+def _along_the_way(names: Sequence[str]) -> list[int]:
+    """Bits in the order of the data's way: forward from stage to stage, then back from the last to the first.
+
+    A stage's ``store`` comes first: it holds an op ready whenever the errors are late, which blocks nothing.
+    """
+    places = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+
+    def key(bit: int) -> tuple[int, int, int]:
+        place, _, channel = names[bit].rpartition(".")
+        stage = places.index(place)
+        if not place:
+            return (0, 0, bit) if channel in ("image", "label") else (1, len(places), bit)
+        if channel in BACK:
+            return (2, -stage, BACK.index(channel))
+        return (2, -len(places), 0) if channel == "dz" else (1, stage, -1 if channel == "store" else bit)
+
+    return sorted(range(len(names)), key=key)
+
 
 def stuck_channels(outcome: Outcome, names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Channels that hold a value nobody takes (valid, not ready), and those that wait for one (ready, not
-    valid)."""
+    valid); both in the order of the data's way."""
     valid = [bool(outcome.valid >> bit & 1) for bit in range(len(names))]
     ready = [bool(outcome.ready >> bit & 1) for bit in range(len(names))]
-    blocked = [name for name, v, r in zip(names, valid, ready, strict=True) if v and not r]
-    starving = [name for name, v, r in zip(names, valid, ready, strict=True) if r and not v]
+    way = _along_the_way(names)
+    blocked = [names[bit] for bit in way if valid[bit] and not ready[bit]]
+    starving = [names[bit] for bit in way if ready[bit] and not valid[bit]]
     return blocked, starving
 
 
@@ -23,8 +46,8 @@ def explain(outcome: Outcome, names: Sequence[str], waiting_for: str, watchdog: 
     """The watchdog's message: how long nothing moved, what the driver waited for, and the channel that is
     stuck.
 
-    ``names`` are in the order of the data's way (forward, then back), so the most downstream blocked channel
-    is the last of them; with none blocked, the first starving one behind the last that moved is the culprit.
+    ``names`` are those of plan.registers.channel_names. What is stuck blocks all before it, so the culprit is
+    the last blocked channel on the data's way; with none blocked, the first that starves.
     """
     blocked, starving = stuck_channels(outcome, names)
     if outcome.end == "limit":
