@@ -19,7 +19,7 @@ model = Model(
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(64, 10, array=(8, 2)),
+        nn.Linear(64, 10, array=(4, 1)),
     ],
     loss=nn.SoftmaxCrossEntropy(),
     optimizer=nn.SGD(lr=0.15, batch=16),

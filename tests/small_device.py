@@ -25,7 +25,7 @@ SOURCE = textwrap.dedent("""
     from hwgen import Formats, Model, nn
 
     model = Model(
-        input=(5, 6, 1),
+        input=(4, 6, 1),
         layers=[
             nn.Conv2d(1, 2, 1, name="first"),
             nn.Conv2d(2, 3, 3, padding=1, u=9, pc=1, pn=2, b=2, name="conv"),

@@ -22,6 +22,16 @@ def _spare(axis: Axis) -> int:
     return max(axis.digit, math.ceil(axis.stride / axis.banks))
 
 
+def _two_blocks(geometry: Geometry) -> int:
+    """Row slots that hold what a block reads and what the next one needs, also across samples."""
+    y = geometry.vertical
+    starts = np.arange(0, geometry.M, geometry.b) // geometry.horizontal.outputs
+    ends = np.minimum(np.arange(geometry.b, geometry.M + geometry.b, geometry.b), geometry.M) - 1
+    need = y.entered(np.minimum(y.first(ends // geometry.horizontal.outputs) + y.span, y.size - 1))
+    following = np.append(need[1:], need[0] + geometry.slots)
+    return int(np.max(following - y.below(y.first(starts))))
+
+
 def least_depths(planned: StagePlan, dy_blocks: int = 1, y_blocks: int = 1) -> Depths:
     """The least capacities that cannot deadlock: one block's windows, and one whole sample between forward
     and backward."""
@@ -91,10 +101,10 @@ def stall_free_depths(planned: StagePlan, times: StageTimes) -> Depths:
         argmax = max(argmax, _queue(times.y, times.dy) * fold.y_words + margin)
     pool = pool_geometry(planned, planned.stage.pool) if planned.stage.pool is not None else None
     return Depths(
-        window_rows=least.window_rows + _spare(geometry.vertical),
+        window_rows=max(least.window_rows + _spare(geometry.vertical), _two_blocks(geometry)),
         store_rows=store,
         col_rows=least.col_rows and least.col_rows + _spare(geometry.vertical),
-        pool_rows=least.pool_rows and least.pool_rows + (_spare(pool.vertical) if pool else 0),
+        pool_rows=max(least.pool_rows + _spare(pool.vertical), _two_blocks(pool)) if pool else 0,
         pool_col_rows=least.pool_col_rows and least.pool_col_rows + (_spare(pool.vertical) if pool else 0),
         mask_words=mask,
         argmax_words=argmax,

@@ -93,9 +93,8 @@ class Fold:
     def dx_in_order(self) -> bool:
         """Backward chunks are the words of dX themselves, in order: no col2im is needed."""
         window = self.stage.window
-        return (
-            window.positions == 1 and window.stride == (1, 1) and window.pads == (0, 0, 0, 0) and self.b == 1
-        )
+        one_by_one = window.positions == 1 and window.stride == (1, 1) and window.pads == (0, 0, 0, 0)
+        return one_by_one and min(self.b, self.stage.M) == 1
 
     @property
     def geometry(self) -> Geometry:

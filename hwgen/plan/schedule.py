@@ -99,9 +99,8 @@ class _Stage:
         self.touching = touching_pixels(self.geometry) // b
         self.pool = pool_geometry(planned, stage.pool) if stage.pool is not None else None
         self.times = StageTimes()
-        self.end = dict.fromkeys(
-            ("x", "forward", "sort", "pool", "pool_col", "unpool", "backward", "dx"), -(1 << 40)
-        )
+        engines = ("x", "forward", "sort", "pool", "dy", "pool_col", "unpool", "backward", "dx")
+        self.end = dict.fromkeys(engines, -(1 << 40))
         self.version = -(1 << 40)
 
     def _after(self, name: str, ready: Ints, cost: Ints | int) -> Ints:
@@ -138,8 +137,9 @@ class _Stage:
         return pixels + L.FIFO
 
     def backward(self, dy: Ints) -> Ints | None:
-        """Cycle in which the last word of each pixel of dx is given; None where there is no dx."""
+        """Cycle in which the last word of each pixel of dx is given (every word, if x is one pixel); None: no dx."""
         planned, fold = self.planned, self.fold
+        dy = self._after("dy", dy - fold.y_words + 1, fold.y_words) - 1
         self.times.dy.append(dy)
         if self.pool is not None:
             cost = self.pool.words * self.pool.window.positions
@@ -156,20 +156,36 @@ class _Stage:
         if planned.stage.dx is None:
             return None
         done = ends - 1 + L.back_latency(planned)
-        if planned.depths.col_rows or not fold.dx_in_order:
+        if not fold.dx_in_order:
             dx = self._after("dx", done[self.touching] + L.COL2IM, fold.x_words) - 1
+        elif len(done) == 1:
+            # A flattened tensor leaves chunk by chunk, and the layer below need not wait for its end.
+            dx = done - np.arange(fold.x_words - 1, -1, -1) * fold.fn
         else:
             dx = done
         self.times.dx.append(dx + L.ROUND + L.FIFO)
         return dx + L.ROUND + L.FIFO
 
 
-def _carry(times: Ints, source: tuple[int, int], target: tuple[int, int], pixels: int) -> Ints:
+def _through(times: Ints, source: tuple[int, int], target: tuple[int, int]) -> Ints:
     """Through a Relane: the last word of a pixel makes as many target words as it has room for."""
-    if source != target:
-        times = times + L.RELANE + (max(1, -(-source[1] // target[1])) - 1)
-    # A flattened tensor is one pixel.
-    return times if len(times) == pixels else np.full(pixels, times[-1])
+    return times if source == target else times + L.RELANE + max(1, -(-source[1] // target[1])) - 1
+
+
+def _up(times: Ints, pixels: int) -> Ints:
+    """Pixels of the next layer's x; a flattened tensor is one."""
+    return times if len(times) == pixels else times[-1:]
+
+
+def _down(times: Ints, stage: _Stage, source: tuple[int, int]) -> Ints:
+    """Pixels of a layer's errors through a Relane; where the layer above has flattened them, from its words."""
+    own = (stage.planned.stage.N, stage.fold.pn)
+    pixels = len(stage.times.y[-1])
+    if len(times) == pixels:
+        return _through(times, source, own)
+    last = np.arange(1, pixels + 1) * stage.planned.stage.out_channels - 1
+    word, lane = np.divmod(last, source[1])
+    return times[np.minimum(word, len(times) - 1)] + L.RELANE + lane // own[1]
 
 
 def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
@@ -190,7 +206,8 @@ def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
         side = (channels, plan.image_lanes)
         for stage in stages:
             own = (stage.planned.stage.cin, stage.fold.folding.pc)
-            y = stage.forward(stage.take_x(_carry(y, side, own, stage.planned.stage.window.pixels_in)))
+            x = _up(_through(y, side, own), stage.planned.stage.window.pixels_in)
+            y = stage.forward(stage.take_x(x))
             side = (stage.planned.stage.N, stage.fold.pn)
         taken = max(int(y[-1]) + min(classes, side[1]) - 1, loss_end)
         loss_end = taken + L.loss_cycles(network.loss) - classes
@@ -202,8 +219,7 @@ def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
             planned = stage.planned
             if dy is None or (planned.stage.frozen and planned.stage.dx is None):
                 break
-            own = (planned.stage.N, stage.fold.pn)
-            dy = stage.backward(_carry(dy, side, own, len(stage.times.y[-1])))
+            dy = stage.backward(_down(dy, stage, side))
             side = (planned.stage.cin, stage.fold.folding.pc)
         if (sample + 1) % batch == 0 or sample == samples - 1:
             for stage in stages:
