@@ -164,6 +164,17 @@ def test_a_free_stage_is_the_cheapest_that_keeps_the_pace(seed):
             assert got.cycles == min(fold.cycles for fold in folds)
 
 
+def test_the_slowest_array_sets_the_pace():
+    stages = [make_stage(0, array=(24, 6)), make_stage(1, array=(4, 1)), make_stage(2)]
+    fast, slow, free = (
+        Fold(*pair) for pair in zip(stages, choose_foldings(network_of(*stages)), strict=True)
+    )
+    assert fast.cycles < slow.cycles
+    assert free.multipliers == min(
+        fold.multipliers for fold in all_folds(stages[2]) if fold.cycles <= slow.cycles
+    )
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_without_arrays_the_multipliers_are_used_up(seed):
     """A pace one cycle faster would take more than DEFAULT_MULTIPLIERS, or there is no faster one."""
