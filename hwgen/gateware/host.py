@@ -22,7 +22,9 @@ cycle."""
 class Host(wiring.Component):
     """Registers of hwgen.plan.registers.
 
-    A register takes 2 cycles of the bus, a counter 5, reading an element of a memory 5 + ``peek_delay``. Members: ``bus``; settings out (``train``, ``hold``, ``rate``, ``batch``, ``seed``); ``stage`` (whom
+    A register takes 2 cycles of the bus, a counter 5, reading an element of a memory 5 + ``peek_delay``.
+
+    Members: ``bus``; settings out (``train``, ``hold``, ``rate``, ``batch``, ``seed``); ``stage`` (whom
     ``host`` speaks to, and whose ``counter`` is asked), ``host``, ``peeked``; status in.
     """
 

@@ -185,7 +185,8 @@ def _down(times: Ints, stage: _Stage, source: tuple[int, int]) -> Ints:
         return _through(times, source, own)
     last = np.arange(1, pixels + 1) * stage.planned.stage.out_channels - 1
     word, lane = np.divmod(last, source[1])
-    return times[np.minimum(word, len(times) - 1)] + L.RELANE + lane // own[1]
+    arrived: Ints = times[np.minimum(word, len(times) - 1)] + L.RELANE + lane // own[1]
+    return arrived
 
 
 def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
