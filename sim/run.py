@@ -86,7 +86,8 @@ def simulate(
 
     Result: ``compared`` and ``mismatched`` integers; ``batches`` and ``samples`` trained; ``cycles`` of the
     whole run; ``cycles_per_sample`` between results in the steady part of free-running batches;
-    ``cycles_per_batch`` from the last result of a free-running batch to that of the next; ``predicted_cycles_per_sample``, ``predicted_cycles_per_batch``; ``occupancy`` {forward, backward,
+    ``cycles_per_batch`` from the last result of a free-running batch to that of the next;
+    ``predicted_cycles_per_sample``, ``predicted_cycles_per_batch``; ``occupancy`` {forward, backward,
     gradient, total}: useful multiply-accumulates / (multipliers · cycles) in the steady part of the second
     free-running batch; ``multipliers``; ``macs_per_second``: useful multiply-accumulates of the free-running
     batches / seconds that they took; ``seconds`` of the simulation; ``simulator``; ``accuracy`` on the
