@@ -26,9 +26,8 @@ TOOLS = {"icarus": ("iverilog", "vvp"), "verilator": ("verilator", "make", "g++"
 VERSIONS = {"icarus": ("iverilog", "-V"), "verilator": ("verilator", "--version")}
 BUILD_ARGUMENTS = {
     "verilator": ("-Wno-fatal", "-Wno-lint", "-Wno-style"),
-    # As SystemVerilog, registers take their initial values before any process waits for a change, and an
-    # `always @*` that Yosys wrote stays unknown until one of its inputs moves. The last -g counts.
-    "icarus": ("-g2005",),
+    # Emitted Verilog is to run as either language; SystemVerilog is the stricter one. The last -g counts.
+    "icarus": ("-g2012",),
 }
 DUMP = """\
 module hwgen_dump;

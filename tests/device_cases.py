@@ -59,7 +59,7 @@ def random_device(seed, extreme=False):
     network = random_network(seed)
     stages = []
     for stage in network.stages:
-        b = rng.choice([1, 1, 2, 3, 4, 7, stage.M])
+        b = min(rng.choice([1, 1, 2, 3, 4, 7, stage.M]), stage.M)
         wish = Wish(rng.choice(legal_u(stage)), rng.choice(legal_pc(stage)), rng.randint(1, stage.N), b)
         stages.append(dataclasses.replace(stage, wish=wish))
     network = dataclasses.replace(network, stages=tuple(stages))

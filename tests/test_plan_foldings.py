@@ -40,8 +40,9 @@ def problems_of(*stages):
 
 
 ILLEGAL = [
-    ({"wish": Wish(b=0)}, "s0: b = 0: blocks hold at least 1 pixel; legal b: 1..16"),
-    ({"wish": Wish(b=-3)}, "s0: b = -3: blocks hold at least 1 pixel; legal b: 1..16"),
+    ({"wish": Wish(b=0)}, "s0: b = 0 is outside 1..16, the pixels of its output"),
+    ({"wish": Wish(b=17)}, "s0: b = 17 is outside 1..16, the pixels of its output"),
+    ({"wish": Wish(b=-3)}, "s0: b = -3 is outside 1..16, the pixels of its output"),
     ({"wish": Wish(u=3)}, "s0: u = 3 is not kw, kh·kw or 1; legal u: [1, 2, 6]"),
     ({"wish": Wish(u=0)}, "s0: u = 0 is not kw, kh·kw or 1; legal u: [1, 2, 6]"),
     ({"wish": Wish(pc=5)}, "s0: pc = 5 is outside 1..4"),

@@ -46,7 +46,7 @@ def wished(seed):
             rng.choice(legal_u(stage)),
             rng.choice(legal_pc(stage)),
             rng.randint(1, stage.N),
-            rng.randint(1, 9),
+            rng.randint(1, min(9, stage.M)),
         )
         stages.append(dataclasses.replace(stage, wish=wish) if rng.random() < 0.7 else stage)
     return dataclasses.replace(network, stages=tuple(stages))

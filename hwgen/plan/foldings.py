@@ -54,8 +54,8 @@ def _wished(stage: Stage, problems: list[str]) -> Folding | None:
     """What the user asked for, completed; None if nothing of the array's shape."""
     wish, found = stage.wish, len(problems)
     b = default_b(stage) if wish.b is None else wish.b
-    if b < 1:
-        problems.append(f"{stage.name}: b = {b}: blocks hold at least 1 pixel; legal b: 1..{stage.M}")
+    if not 1 <= b <= stage.M:
+        problems.append(f"{stage.name}: b = {b} is outside 1..{stage.M}, the pixels of its output")
     if wish.u is not None and wish.u not in legal_u(stage):
         problems.append(f"{stage.name}: u = {wish.u} is not kw, kh·kw or 1; legal u: {legal_u(stage)}")
     if wish.pc is not None and wish.pc not in legal_pc(stage):
