@@ -3,8 +3,9 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 from device_cases import run
 from small_device import emitted_beside, instance, rewired, saved, substituted
@@ -12,6 +13,7 @@ from small_device import emitted_beside, instance, rewired, saved, substituted
 from hwgen import cli
 from hwgen.errors import MismatchError, WatchdogError
 from hwgen.plan.buffers import least_depths
+from hwgen.plan.plan import Depths
 
 QUICK = {"batches": 1, "gradients": False, "watchdog": 600}
 CORE = "hwgen_core"
@@ -118,14 +120,35 @@ def test_a_store_shortened_by_one_through_the_command(small, tmp_path, capsys):
     assert re.search(r"; stuck channel: conv\.\w+ \(valid, not ready", line)
 
 
-@pytest.mark.parametrize("buffer", ["window_rows", "col_rows", "mask_words", "argmax_words"])
-def test_a_buffer_shortened_by_one_hangs_its_stage(small, buffer):
-    with pytest.raises(WatchdogError, match=r"; stuck channel: conv\.\w+ \(valid, not ready"):
-        run(with_depths(small, **{buffer: lambda least: least - 1}), **QUICK)
+SHORTER = {
+    "window_rows": 1,
+    "col_rows": 1,
+    "mask_words": 2,  # the register of ReLU and that of the pool hold one word more than their FIFOs
+    "argmax_words": 2,
+    "pool_rows": 1,
+    "pool_col_rows": 1,
+}
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("buffer", ["pool_rows", "pool_col_rows"])
-def test_a_pool_buffer_shortened_by_one_hangs_its_stage(small, buffer):
+@pytest.mark.parametrize(
+    "buffer",
+    [pytest.param(b, marks=pytest.mark.soak) if b.startswith("pool") else b for b in SHORTER],
+)
+def test_a_buffer_too_short_hangs_its_stage(small, buffer):
     with pytest.raises(WatchdogError, match=r"; stuck channel: conv\.\w+ \(valid, not ready"):
-        run(with_depths(small, **{buffer: lambda least: least - 1}), **QUICK)
+        run(with_depths(small, **{buffer: lambda least: least - SHORTER[buffer]}), **QUICK)
+
+
+def test_depths_change_no_bit(small, tmp_path):
+    """At the computed least, one more, and twice that, every tensor is the same."""
+    dumps = []
+    for number, change in enumerate([lambda d: d, lambda d: d and d + 1, lambda d: 2 * d]):
+        device = with_depths(small, **{field.name: change for field in fields(Depths)})
+        assert run(device, **QUICK, dump=tmp_path / str(number))["mismatched"] == 0
+        with np.load(tmp_path / str(number) / "batch_0000.npz") as dump:
+            dumps.append({name: dump[name] for name in dump.files if name.endswith(".hardware")})
+    assert len(dumps[0]) == 9
+    for dump in dumps[1:]:
+        assert dump.keys() == dumps[0].keys()
+        for name, tensor in dump.items():
+            assert np.array_equal(tensor, dumps[0][name]), name
