@@ -1,8 +1,6 @@
 """What the plan predicts is what the device does: cycles a sample and cycles a batch within 1 %, fill and drain
 included."""
 
-import dataclasses
-
 import pytest
 from device_cases import device_of, run
 from ref_networks import digits_model
