@@ -34,8 +34,8 @@ def test_digits():
     source = load_source(EXAMPLES / "digits.py")
     stages = source.network.stages
     folds = [Fold(stage, resolve_array(stage, stage.array)) for stage in stages]
-    assert [fold.cycles for fold in folds] == [512, 512, 40]
-    assert sum(fold.multipliers for fold in folds) == 174
+    assert [fold.cycles for fold in folds] == [512, 512, 160]
+    assert sum(fold.multipliers for fold in folds) == 138
     assert [stage.out_shape for stage in stages] == [(4, 4, 8), (2, 2, 16), (1, 1, 10)]
     assert source.dataset.train_images.shape == (1438, 8, 8, 1)
     assert source.dataset.test_images.shape == (359, 8, 8, 1)
