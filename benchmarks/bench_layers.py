@@ -47,7 +47,7 @@ def run() -> dict[str, Any]:
                 model.write_text(
                     MODEL.format(size=size, channels=channels, pk=pk, pn=pn, feed=min(16, channels), block=8)
                 )
-                result = build_and_simulate(model, f"{directory}/build", "--batches", 2)
+                result = build_and_simulate(model, f"{directory}/build", "--batches", 1, "--no-gradients")
             busy = next(stage for stage in result["stages"] if stage["name"] == "layer")["occupancy"]
             rows.append(
                 {

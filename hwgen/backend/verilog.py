@@ -84,8 +84,9 @@ START = "  reg hwgen_start;\n  initial hwgen_start <= 1'b0;\n"
 def _started(text: str) -> str:
     """Verilog whose ``always @*`` blocks run at time 0 in SystemVerilog simulators too.
 
-    Most read a variable that Yosys sets to 0 where it declares it. That is an event in Verilog-2005, but in SystemVerilog
-    it happens before any block waits, and a block of constants would never run. Others read nothing of the kind.
+    Most read a variable that Yosys sets to 0 where it declares it. That is an event in Verilog-2005, but in
+    SystemVerilog it happens before any block waits, and a block of constants would never run. Others read nothing
+    of the kind.
     """
     text = re.sub(r"\\\$auto\$verilog_backend\.cc:\d+:dump_module\$\d+ ", "hwgen_start ", text)
     text = text.replace("  reg hwgen_start  = 0;\n", START)
