@@ -10,7 +10,7 @@ from ..plan.geometry import Axis, Geometry
 from .loops import bits
 from .table import Table
 
-__all__ = ["Banks", "RasterAddress", "Slots", "TapAddress", "tap_order"]
+__all__ = ["Banks", "RasterAddress", "Slots", "TapAddress", "tap_order", "turned", "wrapped"]
 
 
 class Banks:
@@ -41,6 +41,21 @@ def wrapped(m, name, base, offset, banks):
     result = Signal(banks.address, name=name)
     m.d.comb += [total.eq(base + offset), result.eq(Mux(total >= banks.depth, total - banks.depth, total))]
     return result
+
+
+def turned(m, name, rotation, groups, *, back=False):
+    """groups[(k + rotation) mod n] for every k, or with ``back`` its inverse; a group is a sequence of values."""
+    count = len(groups)
+    if count == 1:
+        return groups
+    out = [[Signal(len(v), name=f"{name}_{k}_{j}") for j, v in enumerate(groups[0])] for k in range(count)]
+    with m.Switch(rotation):
+        for r in range(count):
+            with m.Case(r):
+                for k in range(count):
+                    source = groups[(k - r if back else k + r) % count]
+                    m.d.comb += [o.eq(v) for o, v in zip(out[k], source, strict=True)]
+    return out
 
 
 def tap_order(axis: Axis, output: int, sequential: int) -> list[tuple[int, int]]:

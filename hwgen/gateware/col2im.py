@@ -11,7 +11,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..plan.geometry import Geometry
-from .address import Banks, RasterAddress, Slots, TapAddress, wrapped
+from .address import Banks, RasterAddress, Slots, TapAddress, turned, wrapped
 from .loops import Nest
 from .stream import lanes
 
@@ -120,10 +120,10 @@ class Col2im(wiring.Component):
         with m.If(take & nest.block_last):
             m.d.sync += done_pixels.eq(Mux(nest.sample_last, 0, block_end))
         m.d.sync += [register.eq(source) for register, source in zip(written, address, strict=True)]
-        turned = self._distribute(m, chunk, rotate_y, rotate_x)
+        by_bank = self._distribute(m, chunk, rotate_y, rotate_x)
         for bank, (writer, reader, _) in enumerate(sums):
             add = Signal(lanes(self.geometry.pc, self.in_width), name=f"add_{bank}", reset_less=True)
-            m.d.sync += add.eq(turned[bank])
+            m.d.sync += add.eq(by_bank[bank])
             m.d.comb += [
                 reader.addr.eq(address[bank]),
                 reader.en.eq(early.valid[bank]),
@@ -147,25 +147,10 @@ class Col2im(wiring.Component):
         size = self.geometry.pc * self.in_width
         bits = chunk.as_value()
         parts = [[bits[(ky * x + kx) * size :][:size] for kx in range(x)] for ky in range(y)]
-        parts = self._spread(m, "chunk_y", rotate_y, parts)
-        parts = list(zip(*self._spread(m, "chunk_x", rotate_x, list(zip(*parts, strict=True))), strict=True))
+        parts = turned(m, "chunk_y", rotate_y, parts, back=True)
+        columns = turned(m, "chunk_x", rotate_x, list(zip(*parts, strict=True)), back=True)
+        parts = list(zip(*columns, strict=True))
         return [part for row in parts for part in row]
-
-    @staticmethod
-    def _spread(m, name, rotation, groups):
-        """out[(rotation + k) mod n] = groups[k] for every k."""
-        count = len(groups)
-        if count == 1:
-            return groups
-        out = [
-            [Signal(len(v), name=f"{name}_{k}_{j}") for j, v in enumerate(groups[0])] for k in range(count)
-        ]
-        with m.Switch(rotation):
-            for r in range(count):
-                with m.Case(r):
-                    for k in range(count):
-                        m.d.comb += [o.eq(v) for o, v in zip(out[(r + k) % count], groups[k], strict=True)]
-        return out
 
     def _emit(self, m, slots, sums, marks, done, position):
         geometry, banks = self.geometry, self.banks

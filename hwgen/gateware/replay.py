@@ -31,6 +31,18 @@ class _Pixels:
         """Address of the next pixel's first word."""
         return Mux(base == self.depth - self.words, 0, base + self.words)
 
+    def walk(self, m, nest, take):
+        """Address of the pixel of every op that is taken: a block is walked again in every pass."""
+        pixel, start = Signal(self.address, name="pixel"), Signal(self.address, name="block_start")
+        with m.If(take):
+            with m.If(~nest.visit_last):
+                m.d.sync += pixel.eq(self.next(pixel))
+            with m.Elif(nest.block_last):
+                m.d.sync += [pixel.eq(self.next(pixel)), start.eq(self.next(pixel))]
+            with m.Else():
+                m.d.sync += pixel.eq(start)
+        return pixel
+
 
 class Replay(wiring.Component):
     """Takes errors pixel by pixel and replays each block once for every chunk: the backward order.
@@ -86,7 +98,6 @@ class Replay(wiring.Component):
 
         m.submodules.nest = nest = Nest(self.geometry, "backward")
         move, take = Signal(), Signal()
-        pixel, start = Signal(place.address, name="pixel"), Signal(place.address, name="block_start")
         address = Signal(place.address, name="address", reset_less=True)
         flags = Signal(flags_layout(self.geometry), name="early_flags", reset_less=True)
         late = Signal(flags_layout(self.geometry), name="late_flags", reset_less=True)
@@ -100,13 +111,7 @@ class Replay(wiring.Component):
             freed.eq(Mux(move, frees, 0)),
         ]
         m.d.sync += [fresh.eq(fresh + whole - (take & nest.fresh)), free.eq(free - whole + freed)]
-        with m.If(take):
-            with m.If(~nest.visit_last):
-                m.d.sync += pixel.eq(place.next(pixel))
-            with m.Elif(nest.block_last):
-                m.d.sync += [pixel.eq(place.next(pixel)), start.eq(place.next(pixel))]
-            with m.Else():
-                m.d.sync += pixel.eq(start)
+        pixel = place.walk(m, nest, take)
         with m.If(move):
             m.d.sync += [valid.eq(take), self.o.valid.eq(valid), frees.eq(0)]
             with m.If(take):
@@ -145,8 +150,8 @@ class Reorder(wiring.Component):
         m.submodules.nest = nest = Nest(self.geometry, "sums")
         ready_pixels = Signal(range(place.pixels + 1))
         free = Signal(range(-1, place.pixels + 1), init=place.pixels, name="free_pixels")
-        pixel, start = Signal(place.address, name="pixel"), Signal(place.address, name="block_start")
         take = Signal()
+        pixel = place.walk(m, nest, take)
         m.d.comb += [
             # Pixels of a block take their room in its first pass.
             self.i.ready.eq(~nest.fresh | (free > 0)),
@@ -156,13 +161,6 @@ class Reorder(wiring.Component):
             writer.addr.eq(pixel + nest.out_word),
             writer.data.eq(self.i.payload),
         ]
-        with m.If(take):
-            with m.If(~nest.visit_last):
-                m.d.sync += pixel.eq(place.next(pixel))
-            with m.Elif(nest.block_last):
-                m.d.sync += [pixel.eq(place.next(pixel)), start.eq(place.next(pixel))]
-            with m.Else():
-                m.d.sync += pixel.eq(start)
 
         address = Signal(place.address, name="read_address")
         word = Signal(range(max(2, place.words)), name="read_word")

@@ -9,7 +9,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..plan.geometry import Geometry
-from .address import Banks, RasterAddress, Slots, TapAddress, wrapped
+from .address import Banks, RasterAddress, Slots, TapAddress, turned, wrapped
 from .loops import Nest, flags_layout
 from .stream import lanes
 
@@ -185,13 +185,9 @@ class Window(wiring.Component):
         m.d.comb += self.o.payload.flags.eq(late.flags)
         words = [[readers[by * x + bx].data.as_value() for bx in range(x)] for by in range(y)]
         valid = [[late.valid[by * x + bx] for bx in range(x)] for by in range(y)]
-        words, valid = (
-            self._turn(m, f"{n}_y", late.rotate_y, g) for n, g in (("word", words), ("valid", valid))
-        )
+        words, valid = (turned(m, f"{n}_y", late.rotate_y, g) for n, g in (("word", words), ("valid", valid)))
         words, valid = (list(zip(*g, strict=True)) for g in (words, valid))  # columns first
-        words, valid = (
-            self._turn(m, f"{n}_x", late.rotate_x, g) for n, g in (("word", words), ("valid", valid))
-        )
+        words, valid = (turned(m, f"{n}_x", late.rotate_x, g) for n, g in (("word", words), ("valid", valid)))
         out_x = self.o.payload.x.as_value()
         size = pc * self.width
         assert x * y == u
@@ -202,19 +198,3 @@ class Window(wiring.Component):
                     self.o.payload.inside[p].eq(valid[kx][ky]),
                     out_x[p * size : (p + 1) * size].eq(Mux(valid[kx][ky], words[kx][ky], 0)),
                 ]
-
-    @staticmethod
-    def _turn(m, name, rotation, groups):
-        """groups[(rotation + k) mod n] for every k."""
-        count = len(groups)
-        if count == 1:
-            return groups
-        out = [
-            [Signal(len(v), name=f"{name}_{k}_{j}") for j, v in enumerate(groups[0])] for k in range(count)
-        ]
-        with m.Switch(rotation):
-            for r in range(count):
-                with m.Case(r):
-                    for k in range(count):
-                        m.d.comb += [o.eq(v) for o, v in zip(out[k], groups[(r + k) % count], strict=True)]
-        return out
