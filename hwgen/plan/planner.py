@@ -67,10 +67,10 @@ def bottleneck(plan: Plan) -> tuple[int, str]:
 
 
 def _steady(times: Times, batch: int) -> tuple[int, int]:
-    """Results of the second batch between which every pass of every stage is busy."""
-    begin = max((s.first_backward[batch] for s in times.stages if s.backward), default=0)
-    end = min(int(s.forward[2 * batch - 1][-1]) for s in times.stages)
-    inside = [k for k in range(batch) if begin <= times.results[batch + k] <= end]
+    """Results of a batch, at the pace of the slowest, between which every pass of every stage is busy."""
+    begin = max((s.first_backward[0] for s in times.stages if s.backward), default=0)
+    end = min(int(s.forward[batch - 1][-1]) for s in times.stages)
+    inside = [k for k in range(batch) if begin <= times.results[k] <= end]
     return (inside[0], inside[-1]) if len(inside) > 1 else (0, 0)
 
 
@@ -81,7 +81,8 @@ def predict(plan: Plan) -> Prediction:
     pace, name = bottleneck(plan)
     times = run_schedule(plan, 3 * batch)
     results = np.asarray(times.results)
-    first, last = steady = _steady(times, batch)
+    # Fast stages do not run ahead of slow ones: buffers are short. So their samples keep the slowest one's pace.
+    first, last = steady = _steady(run_schedule(plan, batch, pace), batch)
     per_sample = (
         float(results[batch + last] - results[batch + first]) / (last - first)
         if last > first
