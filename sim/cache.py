@@ -7,11 +7,17 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = ["cache_directory", "cached", "content_key"]
+
+KEEP = 64
+"""Folders of a kind that stay, however old."""
+IDLE = 6 * 3600
+"""Seconds after which a folder may go; no simulation lies idle so long between its build and its start."""
 
 
 def cache_directory() -> Path:
@@ -41,12 +47,14 @@ def _locked(path: Path) -> Iterator[None]:
 def cached(kind: str, key: str, build: Callable[[Path], None]) -> Path:
     """The folder ``kind``/``key``; if it is not there, ``build`` fills a new one that then takes its name.
 
-    One process builds and others wait for it; a build that raises or is interrupted leaves nothing.
+    One process builds and others wait for it; a build that raises or is interrupted leaves nothing. After a build the
+    oldest folders beyond KEEP go, if nobody has asked for them for IDLE seconds.
     """
     root = cache_directory() / kind
     root.mkdir(parents=True, exist_ok=True)
     final = root / key
     if final.is_dir():
+        os.utime(final)
         return final
     with _locked(root / f"{key}.lock"):
         if not final.is_dir():
@@ -57,4 +65,13 @@ def cached(kind: str, key: str, build: Callable[[Path], None]) -> Path:
             finally:
                 if work.exists():
                     shutil.rmtree(work, ignore_errors=True)
+            _prune(root)
     return final
+
+
+def _prune(root: Path) -> None:
+    ages = {path: path.stat().st_mtime for path in root.iterdir() if path.is_dir() and "." not in path.name}
+    for path in sorted(ages, key=ages.__getitem__, reverse=True)[KEEP:]:
+        if ages[path] < time.time() - IDLE:
+            shutil.rmtree(path, ignore_errors=True)
+            (root / f"{path.name}.lock").unlink(missing_ok=True)

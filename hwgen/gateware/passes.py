@@ -168,8 +168,8 @@ class BackwardPass(wiring.Component):
 
     Members: ``dy`` ops {flags, dy} in order block, g, kf, nf, m; ``x`` ops {flags, x, inside} in the same
     order (if the layer has a gradient); ``o`` chunks lanes(Pk, back) in order block, g, kf, m (if it has
-    backward data); ``inject`` control of update pieces and peeks, which go before ops (``pause`` keeps ops
-    out); ``taken`` the op taken in this cycle (for the bias); ``done`` pulse: last op of a sample taken.
+    backward data); ``inject`` control of update pieces and peeks, taken in cycles without an op (``pause``
+    makes them so); ``taken`` the op taken in this cycle (for the bias); ``done`` pulse: last op of a sample taken.
     """
 
     def __init__(self, dy_layout, x_layout, array: Array, b: int):
