@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 from . import __version__
 from .commands import build, doctor, sim, train
 from .errors import HwgenError, ModelError
 
-__all__ = ["FAULT", "INTERRUPTED", "main"]
+__all__ = ["FAULT", "SIGNALLED", "main"]
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+SIGNALLED = 128
+"""Exit code after a signal is this and its number, as shells have it: 130 after Ctrl-C."""
 FAULT = 70
 """Exit code after a fault of hwgen's own (EX_SOFTWARE of sysexits.h)."""
 COMMANDS = (build, sim, train, doctor)
+STOPS = (signal.SIGTERM, signal.SIGHUP)
+"""What ends a command as Ctrl-C does: tools are stopped, temporary files removed."""
+
+
+class _Stopped(KeyboardInterrupt):
+    """A signal of STOPS arrived; its number is the argument."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -56,26 +67,61 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; its exit code. ``argv`` is what follows ``hwgen``, from the process by default."""
     arguments = None
+    _mend_streams()
     try:
         arguments = _parser().parse_args(argv)
-        return int(arguments.run(arguments))
+        with _stoppable():
+            return int(arguments.run(arguments))
     except SystemExit as stop:  # --help, --version
         return int(stop.code or 0)
     except HwgenError as error:
         return _report(error, arguments)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("hwgen: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return SIGNALLED + (stop.args[0] if isinstance(stop, _Stopped) else signal.SIGINT)
     except BrokenPipeError:  # standard output was closed: `hwgen … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return HwgenError.exit_code
     except OSError as error:
         where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
         return _report(HwgenError(f"{where}{error.strerror or error}"), arguments)
+    except MemoryError as error:
+        what = f"not enough memory ({error})" if str(error) else "not enough memory"
+        return _report(HwgenError(f"{what}; make the network or its data smaller"), arguments)
     except Exception:  # else Python would exit with 1, which means a mismatch
         traceback.print_exc()
         print("hwgen: this is a fault of hwgen itself; please report the lines above", file=sys.stderr)
         return FAULT
+
+
+def _mend_streams() -> None:
+    """What is written to a closed stream is lost; what its encoding has not is written as an escape."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Within the block, STOPS raise; one that is ignored (nohup) stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise _Stopped(number)
+
+    ours = [number for number in STOPS if signal.getsignal(number) is signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _report(error: HwgenError, arguments: argparse.Namespace | None) -> int:

@@ -195,10 +195,16 @@ def test_missing_directory(tmp_path):
             {"build": "0x00000000"},
             r".+/manifest\.json: build 0x00000000 is not that of plan\.json; build again",
         ),
-        ({"hwgen": KeyError}, r".+/manifest\.json: not written by hwgen, or damaged; build again"),
-        ({"files": KeyError}, r".+/manifest\.json: not written by hwgen, or damaged; build again"),
-        ({"files": {}}, r".+/manifest\.json: not written by hwgen, or damaged; build again"),
-        ({"seed": "x"}, r".+/manifest\.json: not written by hwgen, or damaged; build again"),
+        (
+            {"hwgen": KeyError},
+            r".+/manifest\.json: not written by hwgen, or damaged; build into a new directory",
+        ),
+        (
+            {"files": KeyError},
+            r".+/manifest\.json: not written by hwgen, or damaged; build into a new directory",
+        ),
+        ({"files": {}}, r".+/manifest\.json: not written by hwgen, or damaged; build into a new directory"),
+        ({"seed": "x"}, r".+/manifest\.json: not written by hwgen, or damaged; build into a new directory"),
     ],
 )
 def test_other_version_or_damaged_manifest(built, changes, message):
@@ -206,11 +212,43 @@ def test_other_version_or_damaged_manifest(built, changes, message):
     assert re.fullmatch(message, refused(load_build, built))
 
 
+@pytest.mark.parametrize("seed", [-1, 1 << 32, True])
+def test_a_seed_that_is_none(built, seed):
+    edit(built, seed=seed)
+    assert "damaged; build into a new directory" in refused(load_build, built)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("data.npz", b""),
+        ("data.npz", b"PK"),
+        ("data.npz", pack({"x": np.arange(3)})),
+        ("parameters.npz", pack({"x": np.arange(3)})),
+        ("verilog/conv1.v", b"\xff\xfe"),
+    ],
+)
+def test_damage_that_the_manifest_covers(built, name, content):
+    (built / name).write_bytes(content)
+    manifest = json.loads((built / "manifest.json").read_text())
+    edit(built, files={**manifest["files"], name: hashlib.sha256(content).hexdigest()})
+    assert re.fullmatch(r".+/out: damaged \(\w+: .+\); build again", refused(load_build, built))
+
+
+def test_no_work_for_a_directory_that_cannot_be_written(tmp_path, source):
+    (tmp_path / "file").write_text("mine")
+    steps = []
+    message = refused(lambda: build(source, tmp_path / "file" / "out", progress=steps.append))
+    assert message == f"{tmp_path}/file: cannot be written (Not a directory); nothing was changed"
+    assert steps == []
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "\xff"])
 def test_manifest_that_is_no_json(built, text):
     (built / "manifest.json").write_bytes(text.encode("latin1"))
     message = refused(load_build, built)
-    assert re.fullmatch(r".+/out/manifest\.json: not written by hwgen, or damaged; build again", message)
+    expected = r".+/out/manifest\.json: not written by hwgen, or damaged; build into a new directory"
+    assert re.fullmatch(expected, message)
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name not in ("manifest.json", "result.json")])

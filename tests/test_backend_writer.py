@@ -207,16 +207,19 @@ def test_ctrl_c_while_writing_leaves_the_old_state(tmp_path, old, monkeypatch, e
     assert tree(tmp_path) == before
 
 
-def test_ctrl_c_while_moving_waits_until_all_is_moved(old, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_while_moving_waits_until_all_is_moved(old, monkeypatch, number):
     swap = writer._swap
+    before = signal.signal(number, signal.default_int_handler)
 
     def interrupted(*arguments):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         swap(*arguments)
 
     monkeypatch.setattr(writer, "_swap", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_tree(old, FILES, remove=["gone/c.txt"])
+    signal.signal(number, before)
     assert tree(old) == {**WRITTEN, "same.txt": b"same", "mine.txt": b"mine"}
 
 

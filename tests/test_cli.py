@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -45,9 +46,12 @@ from hwgen.plan.registers import STAGE_COUNTERS
         *(
             (
                 ["sim", "d", f"{option}={value}"],
-                rf"hwgen: argument {option}: '{value}'; give a whole number from 1; see hwgen sim --help",
+                rf"hwgen: argument {option}: '{value}'; give a whole number from 1{limit}; "
+                r"see hwgen sim --help",
             )
-            for option in ("--batches", "--epochs", "--watchdog")
+            for option, limit in zip(
+                ("--batches", "--epochs", "--watchdog"), (" to 1000000", " to 1000000", ""), strict=True
+            )
             for value in ("0", "-1", "1.5", "x", "9" * 30)
         ),
         *(
@@ -115,6 +119,37 @@ def test_a_fault_of_hwgen_is_no_mismatch(run, monkeypatch, source):
     monkeypatch.setattr("hwgen.backend.build.build", broken)
     expected = "hwgen: this is a fault of hwgen itself; please report the lines above"
     assert run("build", source, "-o", "x") == (70, "", expected)
+
+
+def test_too_little_memory(run, monkeypatch, source):
+    def broken(*_, **__):
+        raise MemoryError("Unable to allocate 30 GiB")
+
+    monkeypatch.setattr("hwgen.backend.build.build", broken)
+    expected = "hwgen: not enough memory (Unable to allocate 30 GiB); make the network or its data smaller"
+    assert run("build", source, "-o", "x") == (2, "", expected)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_other_signals_end_a_command_as_ctrl_c_does(run, monkeypatch, source, number, code):
+    monkeypatch.setattr("hwgen.backend.build.build", lambda *_, **__: signal.raise_signal(number))
+    assert run("build", source, "-o", "x") == (code, "", "hwgen: interrupted")
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams(redirection):
+    script = f"{sys.executable} -m hwgen doctor {redirection}; echo $?"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] in ("0", "3")
+    assert done.stderr == ""
+
+
+def test_a_terminal_without_unicode(tmp_path, source):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    script = f"from hwgen.cli import main; main(['train', {str(tmp_path / 'ü.py')!r}, '--epochs', '1'])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.stderr.splitlines()[-1].startswith(f"hwgen: {tmp_path}/\\xfc.py: no such file")
 
 
 # --- build
@@ -233,6 +268,12 @@ def test_train_text(run, source):
         r"accuracy on held-out samples: \d+\.\d\d%\n",
         out,
     )
+
+
+def test_train_into_a_file(run, source):
+    code, out, err = run("train", source, "--epochs", 1, "-o", source)
+    assert (code, out) == (2, "")
+    assert err == f"hwgen: {source}: cannot be written (Not a directory); nothing was changed"
 
 
 def test_train_without_held_out_samples(run, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli_bench import *
@@ -40,6 +41,44 @@ def test_sim_of_little_shows_what_there_is(run, built, simulate):
         "1234 cycles in 0.5 s under verilator",
         "accuracy on held-out samples: 50.00%",
     ]
+
+
+def test_short_batches_and_slow_simulators(run, built, simulate):
+    nothing = dict.fromkeys(("forward", "backward", "gradient", "total"))
+    simulate(cycles_per_sample=None, cycles_per_batch=181.0, occupancy=nothing, macs_per_second=4321.0)
+    assert run("sim", built)[1].splitlines()[-3:] == [
+        "4.3 thousand multiply-accumulates a second",
+        "batches too short for a steady state: occupancy not measured",
+        "cycles a batch: 181.0, predicted 100.2",
+    ]
+
+
+def test_a_waveform_that_cannot_be_written(run, built, simulate, tmp_path):
+    options = simulate()
+    expected = f"hwgen: {tmp_path}: is a directory; give the name of a file"
+    assert run("sim", built, "--trace", tmp_path) == (2, "", expected)
+    source = tmp_path / "out" / "manifest.json"
+    expected = f"hwgen: {source}: cannot be written (Not a directory); nothing was changed"
+    assert run("sim", built, "--trace", source / "wave.fst") == (2, "", expected)
+    assert options == []
+
+
+def test_an_old_waveform_is_not_taken_for_a_new_one(run, built, simulate, tmp_path):
+    simulate()
+    (tmp_path / "wave.fst").write_text("old")
+    assert run("sim", built, "--trace", tmp_path / "wave.fst")[0] == 0
+    assert not (tmp_path / "wave.fst").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ToolError("make failed")])
+def test_a_full_disk_is_told_from_a_broken_tool(run, built, simulate, monkeypatch, tmp_path, error):
+    simulate(error)
+    monkeypatch.setenv("HWGEN_CACHE", str(tmp_path / "cache"))
+    assert "no space left on its disk" not in run("sim", built)[2]
+    usage = lambda path: SimpleNamespace(free=0 if Path(path) == tmp_path else 1 << 30)  # noqa: E731
+    monkeypatch.setattr("shutil.disk_usage", usage)
+    expected = f"hwgen: {tmp_path}/cache: no space left on its disk; make room"
+    assert run("sim", built) == (2, "", expected)
 
 
 def test_sim_json(run, built, simulate):

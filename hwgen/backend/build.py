@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from ..ir.initial import Parameters
 from ..plan.plan import Plan, StagePlan
 from ..plan.serial import plan_from_json, plan_to_json
 from .arrays import pack, unpack
-from .writer import write_tree
+from .writer import require_writable, write_tree
 
 __all__ = ["FORMAT", "MANIFEST", "RESULT", "Build", "build", "load_build"]
 
@@ -112,20 +113,18 @@ def load_build(path: Path) -> Build:
         raise BuildError(
             f"{path / MANIFEST}: build {manifest['build']} is not that of plan.json; build again"
         )
-    tensors = unpack(contents["parameters.npz"])
     names = [planned.stage.name for planned in plan.stages]
-    return Build(
-        path=path,
-        plan=plan,
-        parameters=Parameters(
+    try:
+        tensors = unpack(contents["parameters.npz"])
+        parameters = Parameters(
             tuple(tensors[f"{name}.weight"] for name in names),
             tuple(tensors.get(f"{name}.bias") for name in names),
-        ),
-        dataset=Dataset(**unpack(contents["data.npz"])),
-        files={name: contents[name].decode() for name in contents if name.startswith("verilog/")},
-        seed=manifest["seed"],
-        manifest=manifest,
-    )
+        )
+        dataset = Dataset(**unpack(contents["data.npz"]))
+        files = {name: contents[name].decode() for name in contents if name.startswith("verilog/")}
+    except (EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise BuildError(f"{path}: damaged ({type(error).__name__}: {error}); build again") from None
+    return Build(path, plan, parameters, dataset, files, manifest["seed"], manifest)
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -136,7 +135,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         )
     manifest = _read_json(place)
     if not isinstance(manifest, dict) or not {"format", "hwgen"} <= manifest.keys():
-        raise BuildError(f"{place}: not written by hwgen, or damaged; build again")
+        raise BuildError(f"{place}: not written by hwgen, or damaged; build into a new directory")
     if manifest["format"] != FORMAT:
         raise BuildError(
             f"{path}: build directory of format {manifest['format']}, this is {FORMAT}; build again"
@@ -144,7 +143,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     if manifest["hwgen"] != __version__:
         raise BuildError(f"{path}: built by hwgen {manifest['hwgen']}, this is {__version__}; build again")
     if not _complete(manifest):
-        raise BuildError(f"{place}: not written by hwgen, or damaged; build again")
+        raise BuildError(f"{place}: not written by hwgen, or damaged; build into a new directory")
     return manifest
 
 
@@ -160,7 +159,8 @@ def _complete(manifest: dict[str, Any]) -> bool:
     files = manifest.get("files")
     return (
         isinstance(manifest.get("build"), str)
-        and isinstance(manifest.get("seed"), int)
+        and type(seed := manifest.get("seed")) is int
+        and 0 <= seed < 1 << 32
         and isinstance(files, dict)
         and files.keys() >= DATA_FILES
         and all(isinstance(digest, str) for digest in files.values())
@@ -178,7 +178,9 @@ def _checked(path: Path, digest: str) -> bytes:
 
 
 def _earlier_files(out: Path) -> list[str]:
-    """What an earlier build left in ``out``. Raises BuildError if ``out`` holds something else."""
+    """What an earlier build left in ``out``. Raises BuildError if it cannot be written or holds something
+    else."""
+    require_writable(out)
     if not out.is_dir() or {entry.name for entry in out.iterdir()} <= {RESULT}:
         return []
     manifest = _read_json(out / MANIFEST)

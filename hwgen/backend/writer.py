@@ -14,10 +14,22 @@ from pathlib import Path, PurePosixPath
 
 from ..errors import BuildError
 
-__all__ = ["write_tree"]
+__all__ = ["require_writable", "write_tree"]
 
 PREFIX = ".hwgen-"
 """How the names of temporary directories begin."""
+HELD_BACK = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that wait while files are moved."""
+
+
+def require_writable(directory: Path) -> None:
+    """Raises BuildError if ``directory`` cannot be written, or made: before long work, not after it."""
+    place = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise BuildError(f"{place}: cannot be written ({error.strerror}); nothing was changed") from None
 
 
 def write_tree(directory: Path, files: Mapping[str, str | bytes], remove: Iterable[str] = ()) -> None:
@@ -164,16 +176,19 @@ def _staging(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Holds Ctrl-C back until the block is done."""
+    """Holds Ctrl-C and its like back until the block is done."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     # A signal mask would not do: the kernel may hand the signal to a thread of numpy's.
     held: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: held.append(number))
+    before = {
+        number: signal.signal(number, lambda number, frame: held.append(number)) for number in HELD_BACK
+    }
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if held:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(held[0])

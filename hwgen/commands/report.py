@@ -16,9 +16,11 @@ from ..backend.writer import write_tree
 __all__ = [
     "LINE_SECONDS",
     "Progress",
+    "amount",
     "fraction",
     "natural",
     "positive",
+    "repeats",
     "seed",
     "show",
     "table",
@@ -29,6 +31,8 @@ LINE_SECONDS = 5.0
 """Time between two lines of progress where standard error is no terminal."""
 REDRAW_SECONDS = 0.1
 SEED_BITS = 32
+MOST_REPEATS = 1_000_000
+"""Batches or epochs of one run: what it does, and what is read back, is held in memory."""
 
 
 class Progress:
@@ -85,9 +89,22 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def amount(value: float) -> str:
+    """A number for people, with three digits, and a unit where it is large."""
+    for unit, size in (("million", 1e6), ("thousand", 1e3)):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f}"
+
+
 def positive(text: str) -> int:
     """An argument that is a whole number from 1."""
     return _whole(text, 1, None)
+
+
+def repeats(text: str) -> int:
+    """An argument that is a number of batches or epochs."""
+    return _whole(text, 1, MOST_REPEATS)
 
 
 def natural(text: str) -> int:

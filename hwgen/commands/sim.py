@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MismatchError, WatchdogError
+from ..backend.writer import require_writable
+from ..errors import BuildError, MismatchError, ToolError, WatchdogError
 from . import report
 
 if TYPE_CHECKING:  # loading these takes a second
@@ -18,6 +21,8 @@ __all__ = ["NAME", "add_arguments", "run"]
 
 NAME = "sim"
 WATCHDOG_CYCLES = 100_000
+ALMOST_NOTHING = 1 << 16
+"""Bytes of free space that no tool gets along with."""
 PASSES = ("forward", "backward", "gradient")
 
 
@@ -27,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--batches",
-        type=report.positive,
+        type=report.repeats,
         metavar="N",
         help="training batches to run (default: 1; none with --eval)",
     )
     length.add_argument(
-        "--epochs", type=report.positive, metavar="N", help="passes over the training data to run"
+        "--epochs", type=report.repeats, metavar="N", help="passes over the training data to run"
     )
     parser.add_argument("--eval", action="store_true", help="then classify the held-out samples in hardware")
     parser.add_argument("--simulator", choices=("verilator", "icarus"), default="verilator")
@@ -78,6 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     with report.Progress() as progress:
         progress(f"reading {arguments.directory}")
         build = load_build(arguments.directory)
+        require_writable(arguments.directory)
+        if arguments.trace is not None:
+            _require_new_file(arguments.trace)
         try:
             result = _simulate(build, arguments, progress)
         except (MismatchError, WatchdogError) as error:
@@ -85,9 +93,34 @@ def run(arguments: argparse.Namespace) -> int:
             failed = {**_head(build, arguments), "error": str(error), "exit_code": error.exit_code}
             report.write_result(arguments.directory, failed)
             raise
+        except (OSError, ToolError) as error:
+            if (place := _full_disk(arguments)) is None:
+                raise
+            raise BuildError(f"{place}: no space left on its disk; make room") from error
     report.write_result(arguments.directory, result)
     report.show(result, _text(result), arguments.json)
     return 0
+
+
+def _full_disk(arguments: argparse.Namespace) -> Path | None:
+    """The first place that a simulation writes to and that has no space; the errors of tools do not tell."""
+    from ..sim.cache import cache_directory
+
+    own: list[Path | None] = [arguments.trace, arguments.dump]
+    places = [Path(tempfile.gettempdir()), cache_directory(), *own]
+    for place in (place.absolute() for place in places if place is not None):
+        there = next(path for path in (place, *place.parents) if path.exists())
+        if shutil.disk_usage(there).free < ALMOST_NOTHING:
+            return place
+    return None
+
+
+def _require_new_file(path: Path) -> None:
+    """Removes what an earlier run left there. Raises BuildError if no file can be written there."""
+    if path.is_dir():
+        raise BuildError(f"{path}: is a directory; give the name of a file")
+    require_writable(path.absolute().parent)
+    path.unlink(missing_ok=True)
 
 
 def _simulate(build: Build, arguments: argparse.Namespace, progress: report.Progress) -> dict[str, Any]:
@@ -141,12 +174,14 @@ def _text(result: Mapping[str, Any]) -> str:
         f"{result['cycles']} cycles in {result['seconds']:.1f} s under {result['simulator']}",
     ]
     if (speed := result["macs_per_second"]) is not None:
-        lines.append(f"{speed / 1e6:.1f} million multiply-accumulates a second")
+        lines.append(f"{report.amount(speed)} multiply-accumulates a second")
     if (total := result["occupancy"]["total"]) is not None:
         lines += [
             f"{result['multipliers']} multipliers, {total:.1%} busy in steady state",
             report.table(rows),
         ]
+    elif result["cycles_per_batch"] is not None:
+        lines.append("batches too short for a steady state: occupancy not measured")
     for unit in ("sample", "batch"):
         if (measured := result[f"cycles_per_{unit}"]) is not None:
             lines.append(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..backend.writer import require_writable
 from . import report
 
 __all__ = ["NAME", "add_arguments", "run"]
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this command's arguments."""
     parser.add_argument("source", metavar="SOURCE", type=Path, help="Python file that defines a model")
     parser.add_argument(
-        "--epochs", type=report.positive, required=True, metavar="N", help="passes over the data"
+        "--epochs", type=report.repeats, required=True, metavar="N", help="passes over the data"
     )
     parser.add_argument(
         "--seed",
@@ -41,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..frontend.loader import load_source
     from ..ref.trainer import evaluate, train
 
+    if arguments.out is not None:
+        require_writable(arguments.out)
     with report.Progress() as progress:
         progress(f"loading {arguments.source}")
         with contextlib.redirect_stdout(sys.stderr):  # the model file may print
