@@ -23,7 +23,7 @@ def conv(*arguments, **settings):
 MISTAKES = {
     "unknown layer": (
         lambda: small([nn.Conv2D(1, 4, 3), *HEAD]),
-        "unknown1: nn.Conv2D is no layer of hwgen; did you mean nn.Conv2d? there are "
+        "layers[0]: nn.Conv2D is no layer of hwgen; did you mean nn.Conv2d? there are "
         "Conv2d, Linear, ReLU, MaxPool2d, Flatten, SoftmaxCrossEntropy, SGD",
     ),
     "unknown layer, nothing near": (
@@ -46,12 +46,21 @@ MISTAKES = {
     ),
     "layer without parentheses": (
         lambda: small([nn.Conv2d(1, 4, 3), nn.ReLU, nn.MaxPool2d(2), *HEAD]),
-        "unknown1: nn.ReLU without its parentheses is no layer; "
+        "layers[1]: nn.ReLU without its parentheses is no layer; "
         "give nn.Conv2d(...), nn.Linear(...) and so on",
     ),
     "no layer": (
         lambda: small([3, *HEAD]),
-        "unknown1: 3 is no layer; give nn.Conv2d(...), nn.Linear(...) and so on",
+        "layers[0]: 3 is no layer; give nn.Conv2d(...), nn.Linear(...) and so on",
+    ),
+    "a list among the layers": (
+        lambda: small([[nn.ReLU()], *HEAD]),
+        "layers[0]: a list is no layer; give its layers one by one: layers=[*block, ...]",
+    ),
+    "a value that is long to print": (
+        lambda: conv(stride=[[1, 2], list(range(50))]),
+        "conv1: stride = [[1, 2], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1...; "
+        "give an integer or a pair of integers of at least 1",
     ),
     "zero channels": (lambda: conv(1, 0, 3), "conv1: out_channels = 0; give an integer of at least 1"),
     "bool for a number": (

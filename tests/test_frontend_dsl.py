@@ -71,7 +71,7 @@ def test_everything_is_reported_at_once():
         "conv1: Conv2d has no option 'strides'",
         "conv1: name = 'a-b'",
         "conv1: in_channels = 3 but its input has 2 channels",
-        "unknown1: nn.Relu is no layer of hwgen",
+        "layers[1]: nn.Relu is no layer of hwgen",
         "relu1: ReLU takes no arguments but name, (6,) given",
         "pool1: padding = (5, 5, 5, 5) is not below the kernel (2, 2)",
         "linear1: array = (0, 2)",
@@ -159,3 +159,8 @@ def test_wrong_sizes_have_no_consequences():
         "linear1: in_features",
         "linear1: out_features",
     ]
+
+
+@pytest.mark.parametrize("weights", [[1], {3: [1.0]}])
+def test_weights_without_names(weights):
+    assert problems(small(weights=weights)) == [f'weights: {weights}; give weights={{"conv1": array, ...}}']

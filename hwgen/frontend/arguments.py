@@ -9,12 +9,21 @@ import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
-__all__ = ["NAME", "Arguments"]
+__all__ = ["NAME", "Arguments", "spell"]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
 _FOLDING = ("array", "u", "pc", "pn", "b")
+
+
+LONGEST = 60
+
+
+def spell(value: object) -> str:
+    """A value as Python writes it, in one line that is not too long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _is_whole(value: object, low: int) -> bool:
@@ -52,7 +61,7 @@ class Arguments:
         """An integer of at least ``low``."""
         if _is_whole(value, low):
             return int(value)  # type: ignore[call-overload, no-any-return]
-        self.say(f"{role} = {value!r}; give an integer of at least {low}")
+        self.say(f"{role} = {spell(value)}; give an integer of at least {low}")
         self.vague = self.vague or role not in _FOLDING
         return low
 
@@ -66,13 +75,13 @@ class Arguments:
             with contextlib.suppress(OverflowError):
                 if math.isfinite(value) and float(value) > 0:
                     return float(value)
-        self.say(f"{role} = {value!r}; give a number above 0")
+        self.say(f"{role} = {spell(value)}; give a number above 0")
         return fallback
 
     def flag(self, role: str, value: object) -> bool:
         """True or False."""
         if not isinstance(value, bool):
-            self.say(f"{role} = {value!r}; give True or False")
+            self.say(f"{role} = {spell(value)}; give True or False")
         return bool(value)
 
     def pair(self, role: str, value: object, low: int) -> Pair:
@@ -83,7 +92,7 @@ class Arguments:
             return (int(value[0]), int(value[1]))
         one = "" if role == "array" else "an integer or "
         self.vague = self.vague or role not in _FOLDING
-        self.say(f"{role} = {value!r}; give {one}a pair of integers of at least {low}")
+        self.say(f"{role} = {spell(value)}; give {one}a pair of integers of at least {low}")
         return (low, low)
 
     def pads(self, role: str, value: object) -> Pads:
@@ -94,7 +103,7 @@ class Arguments:
             sides = tuple(int(v) for v in value)
             return sides * (4 // len(sides))  # type: ignore[return-value]
         self.say(
-            f"{role} = {value!r}; give an integer, (vertical, horizontal) or (top, left, bottom, right), "
+            f"{role} = {spell(value)}; give an integer, (vertical, horizontal) or (top, left, bottom, right), "
             "0 or more"
         )
         self.vague = True
@@ -104,5 +113,7 @@ class Arguments:
         """A name of letters, digits and underscores, or None."""
         if value is None or (isinstance(value, str) and NAME.fullmatch(value)):
             return value
-        self.say(f"name = {value!r}; give up to 40 letters, digits and underscores, starting with a letter")
+        self.say(
+            f"name = {spell(value)}; give up to 40 letters, digits and underscores, starting with a letter"
+        )
         return None

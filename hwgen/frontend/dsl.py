@@ -13,6 +13,7 @@ from ..ir.initial import Parameters, initial_parameters
 from ..ir.ops import OPS, SoftmaxCrossEntropy, Unknown
 from ..ir.stage import Network
 from ..passes import lower
+from .arguments import spell
 from .nn import SGD, Layer
 from .nn import SoftmaxCrossEntropy as softmax_cross_entropy
 
@@ -74,8 +75,11 @@ class Model:
         problems += [f"optimizer: {problem}" for problem in optimizer.problems]
         formats: object = self.formats
         if not isinstance(formats, Formats):
-            problems.append(f"formats: {formats!r}; give formats=Formats(activation=16, weight=16, ...)")
+            problems.append(f"formats: {spell(formats)}; give formats=Formats(activation=16, weight=16, ...)")
             formats = Formats()
+        weights: object = self.weights
+        if not isinstance(weights, Mapping) or not all(isinstance(name, str) for name in weights):
+            problems.append(f'weights: {spell(weights)}; give weights={{"conv1": array, ...}}')
         rule = Optimizer(optimizer.lr, optimizer.batch)
         return Graph(self.name or "model", shape, tuple(nodes), formats, rule, tuple(problems))
 
@@ -98,7 +102,7 @@ def _input_shape(value: object, problems: list[str]) -> tuple[int, ...]:
     )
     if whole and len(value) in (1, 3):  # type: ignore[arg-type]
         return tuple(int(v) for v in value)  # type: ignore[attr-defined]
-    problems.append(f"input: {value!r}; give (H, W, C) or (features,), positive integers")
+    problems.append(f"input: {spell(value)}; give (H, W, C) or (features,), positive integers")
     return ()
 
 
@@ -112,7 +116,10 @@ def _listed(layers: object, problems: list[str]) -> list[object]:
 
 
 def _no_layer(value: object) -> Layer:
-    problem = f"{_spell(value)} is no layer; give nn.Conv2d(...), nn.Linear(...) and so on"
+    if isinstance(value, (list, tuple)):
+        problem = f"a {type(value).__name__} is no layer; give its layers one by one: layers=[*block, ...]"
+    else:
+        problem = f"{_spell(value)} is no layer; give nn.Conv2d(...), nn.Linear(...) and so on"
     return Layer(Unknown(_spell(value)), problems=(problem,))
 
 
@@ -122,7 +129,7 @@ def _spell(value: object) -> str:
     return (
         f"nn.{value.__name__} without its parentheses"
         if callable(value) and hasattr(value, "__name__")
-        else repr(value)
+        else spell(value)
     )
 
 
@@ -147,5 +154,7 @@ def _names(layers: Sequence[Layer], problems: list[str]) -> list[str]:
             name = f"{name}#{index + 1}"
         if layer.name is None:
             counts[prefix] = free
+            if isinstance(layer.op, Unknown):
+                name = f"layers[{index}]"
         names.append(name)
     return names

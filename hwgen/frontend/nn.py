@@ -19,7 +19,7 @@ from ..ir import ops
 from ..ir.formats import LayerFormats
 from ..ir.stage import Wish
 from ..numeric import Q
-from .arguments import Arguments
+from .arguments import Arguments, spell
 
 __all__ = [
     "SGD",
@@ -86,7 +86,7 @@ def _weighted(given: Arguments, op: ops.Op, settings: dict[str, object]) -> Laye
     if formats is None:
         formats = LayerFormats()
     elif not isinstance(formats, LayerFormats):
-        given.say(f"formats = {formats!r}; give nn.Formats(w=Q(width, frac), y=, dy=, bias=)")
+        given.say(f"formats = {spell(formats)}; give nn.Formats(w=Q(width, frac), y=, dy=, bias=)")
         formats = LayerFormats()
     frozen = given.flag("frozen", settings.get("frozen", False))
     name = given.name(settings.get("name"))
@@ -155,7 +155,7 @@ def _plain(kind: str, op: ops.Op) -> Callable[..., Layer]:
     def layer(*positional: object, **settings: object) -> Layer:
         given = Arguments(kind, ("name",), settings)
         if positional:
-            given.say(f"{kind} takes no arguments but name, {positional!r} given; remove them")
+            given.say(f"{kind} takes no arguments but name, {spell(positional)} given; remove them")
         return Layer(op, given.name(settings.get("name")), problems=given.found())
 
     layer.__name__ = layer.__qualname__ = kind
