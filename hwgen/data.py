@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ def quantise_images(network: Network, images: object, where: str = "images") -> 
 
     Raises DataError if the shape is wrong, a value is not finite or an integer lies outside the format.
     """
-    array = np.asarray(images)
+    array = _array(images, where)
     shape = network.in_shape
     if array.dtype.kind not in "fiub":
         raise DataError(f"{where}: values of type {array.dtype}; give real numbers or integers")
@@ -81,6 +82,13 @@ def quantise_images(network: Network, images: object, where: str = "images") -> 
     return array.astype(np.int64)
 
 
+def _array(values: object, where: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise DataError(f"{where}: a list of unequal parts; give an array") from None
+
+
 def _refuse(array: Array, bad: NDArray[np.bool_], where: str, advice: str) -> None:
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -88,7 +96,7 @@ def _refuse(array: Array, bad: NDArray[np.bool_], where: str, advice: str) -> No
 
 
 def _labels(network: Network, labels: object, count: int, where: str) -> Ints:
-    array = np.asarray(labels)
+    array = _array(labels, where)
     if array.shape != (count,):
         raise DataError(
             f"{where}: shape {array.shape} beside {count} images; give one label an image, ({count},)"

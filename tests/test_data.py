@@ -175,3 +175,10 @@ def test_the_order_of_an_epoch():
     ]
     assert all(not np.array_equal(order, other) for other in others)
     assert epoch_order(6, 0, 0).tolist() == FIRST
+
+
+def test_lists_of_unequal_parts(network):
+    with pytest.raises(DataError, match=r"^train_images: a list of unequal parts; give an array$"):
+        dataset(images=[[1], [2, 3]]).quantise(network)
+    with pytest.raises(DataError, match=r"^test_labels: a list of unequal parts; give an array$"):
+        dataset(test_labels=[[1], [2, 3]]).quantise(network)
