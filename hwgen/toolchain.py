@@ -107,11 +107,13 @@ def require(name: str) -> Path:
 
 def doctor() -> list[Finding]:
     """Looks for every tool and header; starts each tool once to learn its version."""
-    return [_examine(tool) for tool in TOOLS.values()] + [_examine_header(tool) for tool in HEADERS.values()]
+    programs = [_examine(tool) for tool in TOOLS.values()]
+    compilers = [found.path for found in programs if found.tool.name == "g++" and found.problem is None]
+    compiler = compilers[0] if compilers else None
+    return programs + [_examine_header(tool, compiler) for tool in HEADERS.values()]
 
 
-def _examine_header(tool: Tool) -> Finding:
-    compiler = find("g++")
+def _examine_header(tool: Tool, compiler: Path | None) -> Finding:
     if compiler is None:
         return Finding(tool, None, None, "not looked for without g++")
     command = [str(compiler), "-E", "-x", "c++", "-"]

@@ -108,7 +108,15 @@ def test_doctor_here_finds_what_is_required():
 
 def test_headers(machine, monkeypatch):
     assert [finding(name).problem for name in HEADERS] == ["not looked for without g++"] * 2
-    machine("g++", """grep -q lz4 && echo '# 1 "/usr/include/lz4.h" 1 3 4' || exit 1""")
+    machine(
+        "g++",
+        """[ "$1" = --version ] && echo 1.2 && exit; grep -q lz4 && echo '# 1 "/usr/include/lz4.h" 1 3 4'""",
+    )
     monkeypatch.setenv("PATH", os.environ["PATH"] + ":/usr/bin:/bin")
     assert (str(finding("lz4.h").path), finding("lz4.h").problem) == ("/usr/include/lz4.h", None)
     assert (finding("zlib.h").path, finding("zlib.h").problem) == (None, "not found")
+
+
+def test_a_compiler_that_does_not_run_is_not_asked_for_headers(machine):
+    machine("g++", "exit 1")
+    assert [finding(name).problem for name in HEADERS] == ["not looked for without g++"] * 2
