@@ -5,17 +5,21 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from ..errors import BuildError
 
 __all__ = ["cache_directory", "cached", "content_key"]
 
 KEEP = 64
 """Folders of a kind that stay, however old."""
+ADVICE = "set HWGEN_CACHE to another directory"
 IDLE = 6 * 3600
 """Seconds after which a folder may go; no simulation lies idle so long between its build and its start."""
 
@@ -47,15 +51,24 @@ def _locked(path: Path) -> Iterator[None]:
 def cached(kind: str, key: str, build: Callable[[Path], None]) -> Path:
     """The folder ``kind``/``key``; if it is not there, ``build`` fills a new one that then takes its name.
 
-    One process builds and others wait for it; a build that raises or is interrupted leaves nothing. After a build the
-    oldest folders beyond KEEP go, if nobody has asked for them for IDLE seconds.
+    One process builds and others wait for it; a build that raises or is interrupted leaves nothing. After a
+    build the oldest folders beyond KEEP go, if nobody has asked for them for IDLE seconds. Raises BuildError
+    if nothing can be written there, or its path has a blank, with which make does not work.
     """
-    root = cache_directory() / kind
-    root.mkdir(parents=True, exist_ok=True)
+    root = cache_directory().absolute() / kind
     final = root / key
     if final.is_dir():
-        os.utime(final)
+        with suppress(OSError):  # a cache that only others may write
+            os.utime(final)
         return final
+    if re.search(r"\s", str(root)):
+        raise BuildError(f"{root}: make cannot build where a path has blanks; {ADVICE}")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root):
+            pass
+    except OSError as error:
+        raise BuildError(f"{root}: cannot be written ({error.strerror}); {ADVICE}") from None
     with _locked(root / f"{key}.lock"):
         if not final.is_dir():
             work = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=root))

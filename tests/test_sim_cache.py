@@ -6,6 +6,8 @@ import time
 import pytest
 from hwgen.sim import cache
 
+from hwgen.errors import BuildError
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
@@ -52,3 +54,29 @@ def test_young_folders_stay(own_cache, monkeypatch):
 
 def test_keys_depend_on_the_cut():
     assert cache.content_key("ab", "c") != cache.content_key("a", "bc")
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch, own_cache):
+    (own_cache / "file").write_text("")
+    monkeypatch.setenv("HWGEN_CACHE", str(own_cache / "file"))
+    expected = r".+/file/kind: cannot be written \(Not a directory\); set HWGEN_CACHE to another directory"
+    with pytest.raises(BuildError, match=f"^{expected}$"):
+        cache.cached("kind", "key", lambda work: None)
+
+
+def test_blanks_in_the_path_of_a_cache(monkeypatch, own_cache):
+    monkeypatch.setenv("HWGEN_CACHE", str(own_cache / "my cache"))
+    expected = r".+/my cache/kind: make cannot build where a path has blanks; set HWGEN_CACHE to another .+"
+    with pytest.raises(BuildError, match=f"^{expected}$"):
+        cache.cached("kind", "key", lambda work: None)
+    assert not (own_cache / "my cache").exists()
+
+
+def test_a_finished_build_needs_no_permission(monkeypatch):
+    path = cache.cached("kind", "key", lambda work: None)
+
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refused)
+    assert cache.cached("kind", "key", lambda work: None) == path
