@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,6 +40,8 @@ module hwgen_dump;
 endmodule
 """
 """Icarus dumps what Verilog tells it to; cocotb's own module for that is SystemVerilog."""
+WAVE = "wave.fst"
+"""Where the simulators write a waveform first: Icarus cannot take every name of a folder."""
 POLL_SECONDS = 1.0
 
 Progress = Callable[[int, int], None]
@@ -58,8 +61,13 @@ def run_cocotb(
     lines += [f"stall {conditions.stall!r}", f"seed {conditions.seed}", f"watchdog {conditions.watchdog}"]
     lines.append(f"max_cycles {conditions.max_cycles}")
     (directory / "bench.txt").write_text("\n".join(lines) + "\n")
-    with _watched(directory / "progress.txt", progress):
-        run_bench(files, ports.module, "program", directory, simulator, trace=conditions.trace)
+    wave = None if conditions.trace is None else Path(WAVE)
+    try:
+        with _watched(directory / "progress.txt", progress):
+            run_bench(files, ports.module, "program", directory, simulator, trace=wave)
+    finally:
+        if conditions.trace is not None and (directory / WAVE).exists():
+            shutil.move(directory / WAVE, conditions.trace)
     return read_outcome(directory)
 
 

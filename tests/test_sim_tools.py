@@ -86,7 +86,7 @@ def test_an_unknown_simulator(good):
 
 def test_traces(good, tmp_path):
     for simulator in ("icarus", "verilator"):
-        trace = tmp_path / "waves" / f"{simulator}.fst"
+        trace = tmp_path / "wäves" / f"my {simulator}.fst"
         simulate(good, replace(QUICK, simulator=simulator, trace=trace))
         assert trace.stat().st_size > 1000
 
