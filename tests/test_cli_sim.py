@@ -63,6 +63,16 @@ def test_a_waveform_that_cannot_be_written(run, built, simulate, tmp_path):
     assert options == []
 
 
+@pytest.mark.parametrize("variable", ["TMPDIR", "HWGEN_CACHE"])
+def test_the_full_disk_is_named(run, built, simulate, monkeypatch, tmp_path, variable):
+    simulate(ToolError("iverilog failed"))
+    monkeypatch.setenv(variable, str(tmp_path / "there"))
+    usage = lambda path: SimpleNamespace(free=0 if Path(path) == tmp_path else 1 << 30)  # noqa: E731
+    monkeypatch.setattr("shutil.disk_usage", usage)
+    expected = f"hwgen: {tmp_path}/there: no space left on its disk; make room"
+    assert run("sim", built) == (2, "", expected)
+
+
 def test_an_old_waveform_is_not_taken_for_a_new_one(run, built, simulate, tmp_path):
     simulate()
     (tmp_path / "wave.fst").write_text("old")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -107,7 +108,7 @@ def _full_disk(arguments: argparse.Namespace) -> Path | None:
     from ..sim.cache import cache_directory
 
     own: list[Path | None] = [arguments.trace, arguments.dump]
-    places = [Path(tempfile.gettempdir()), cache_directory(), *own]
+    places = [Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), cache_directory(), *own]
     for place in (place.absolute() for place in places if place is not None):
         there = next(path for path in (place, *place.parents) if path.exists())
         if shutil.disk_usage(there).free < ALMOST_NOTHING:
