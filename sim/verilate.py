@@ -115,7 +115,7 @@ def build_driver(files: Mapping[str, str], ports: Ports, options: BuildOptions) 
         ]
         command += ["-CFLAGS", "-I..", *options.verilator, *names, "../main.cpp"]
         run_tool(command, work, "verilator")
-        environment = {**tool_environment(), **({"OBJCACHE": "ccache"} if shutil.which("ccache") else {})}
+        environment = {**tool_environment(), "OBJCACHE": "ccache" if shutil.which("ccache") else ""}
         command = [str(make), "-j2", "-C", "obj", "-f", f"V{ports.module}.mk", "driver", *options.make]
         run_tool(command, work, "compiling the simulation", environment)
         (work / "obj" / "driver").rename(work / "driver")

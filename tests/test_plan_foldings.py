@@ -11,7 +11,15 @@ from hwgen.ir.stage import Loss, Network, Stage, Update, Wish
 from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
 from hwgen.plan.fold import Fold, Folding, legal_pc, legal_u, resolve_array
-from hwgen.plan.foldings import DEFAULT_MULTIPLIERS, MAX_PES, TILE, choose_foldings, default_b, tile_of
+from hwgen.plan.foldings import (
+    DEFAULT_MULTIPLIERS,
+    MAX_PES,
+    TILE,
+    choose_foldings,
+    default_b,
+    least_pace,
+    tile_of,
+)
 
 Q8 = Q(8, 4)
 KERNEL = Window2d(6, 5, (3, 2))
@@ -59,15 +67,18 @@ ILLEGAL = [
     ({"array": (6, 0)}, "s0: array=(6, 0): Pn = 0 is outside 1..6"),
     (
         {"array": (6, 2), "wish": Wish(u=1)},
-        "s0: array=(6, 2) with u = 1, pc = None: Pk = 6 is u·pc for (u, pc) in [(2, 3), (6, 1)]",
+        "s0: array=(6, 2) with u = 1, pc = None: "
+        "Pk = 6 is u·pc for (u, pc) in [(2, 3), (6, 1)]; give one of these, or leave u and pc out",
     ),
     (
         {"array": (4, 2), "wish": Wish(pc=1)},
-        "s0: array=(4, 2) with u = None, pc = 1: Pk = 4 is u·pc for (u, pc) in [(1, 4), (2, 2)]",
+        "s0: array=(4, 2) with u = None, pc = 1: "
+        "Pk = 4 is u·pc for (u, pc) in [(1, 4), (2, 2)]; give one of these, or leave u and pc out",
     ),
     (
         {"array": (4, 2), "wish": Wish(u=2, pc=3)},
-        "s0: array=(4, 2) with u = 2, pc = 3: Pk = 4 is u·pc for (u, pc) in [(1, 4), (2, 2)]",
+        "s0: array=(4, 2) with u = 2, pc = 3: "
+        "Pk = 4 is u·pc for (u, pc) in [(1, 4), (2, 2)]; give one of these, or leave u and pc out",
     ),
     (
         {"array": (6, 2), "wish": Wish(pn=3)},
@@ -152,7 +163,7 @@ def test_a_free_stage_is_the_cheapest_that_keeps_the_pace(seed):
     first = dataclasses.replace(first, wish=Wish(1, 1, 1, 1))
     network = dataclasses.replace(network, stages=(first, *rest))
     chosen = choose_foldings(network)
-    pace = Fold(first, chosen[0]).cycles
+    pace = max(Fold(first, chosen[0]).cycles, least_pace(network))
     for stage, folding in zip(rest, chosen[1:], strict=True):
         folds = all_folds(stage)
         cheap = [fold.multipliers for fold in folds if fold.cycles <= pace]
@@ -181,7 +192,12 @@ def test_without_arrays_the_multipliers_are_used_up(seed):
     """A pace one cycle faster would take more than DEFAULT_MULTIPLIERS, or there is no faster one."""
     network = digits_model().network() if seed == 0 else random_network(seed)
     folds = [Fold(*pair) for pair in zip(network.stages, choose_foldings(network), strict=True)]
+    floor = least_pace(network)
     pace = max(fold.cycles for fold in folds)
+    if pace <= floor:
+        for stage, fold in zip(network.stages, folds, strict=True):
+            assert fold.multipliers == min(f.multipliers for f in all_folds(stage) if f.cycles <= floor)
+        return
     need = 0
     for stage in network.stages:
         faster = [fold.multipliers for fold in all_folds(stage) if fold.cycles < pace]

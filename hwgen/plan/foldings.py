@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from ..errors import ModelError
 from ..ir.stage import Network, Stage
 from .fold import Fold, Folding, legal_pc, legal_u, resolve_array
+from .latency import loss_cycles
 
-__all__ = ["DEFAULT_MULTIPLIERS", "MAX_PES", "choose_foldings", "tile_of"]
+__all__ = ["DEFAULT_MULTIPLIERS", "MAX_PES", "choose_foldings", "default_b", "least_pace", "tile_of"]
 
 DEFAULT_MULTIPLIERS = 256
 """Multipliers that a network without any ``array=`` may take."""
@@ -21,14 +22,14 @@ TILE = (9, 8)
 """Largest tile; bigger arrays are grids of equal tiles."""
 
 
-def choose_foldings(network: Network) -> tuple[Folding, ...]:
+def choose_foldings(network: Network, image_lanes: int = 1) -> tuple[Folding, ...]:
     """One folding a stage. Raises ModelError naming every illegal wish with its legal values."""
     problems: list[str] = []
     fixed = [_wished(stage, problems) for stage in network.stages]
     if problems:
         raise ModelError(problems)
     given = [Fold(s, f).cycles for s, f in zip(network.stages, fixed, strict=True) if f is not None]
-    pace = max(given) if given else _pace(network.stages)
+    pace = max(least_pace(network, image_lanes), max(given) if given else _pace(network.stages))
     chosen = tuple(
         folding or _cheapest(stage, pace) for stage, folding in zip(network.stages, fixed, strict=True)
     )
@@ -43,6 +44,12 @@ def choose_foldings(network: Network) -> tuple[Folding, ...]:
     if problems:
         raise ModelError(problems)
     return chosen
+
+
+def least_pace(network: Network, image_lanes: int = 1) -> int:
+    """Cycles a sample that no array can go below: those of the loss, and of the image's stream."""
+    height, width, channels = network.in_shape
+    return max(loss_cycles(network.loss), height * width * -(-channels // image_lanes))
 
 
 def default_b(stage: Stage) -> int:
@@ -88,7 +95,7 @@ def _from_array(stage: Stage, b: int, problems: list[str]) -> Folding | None:
             pairs = [(u, pk // u) for u in legal_u(stage) if pk % u == 0 and pk // u in legal_pc(stage)]
             problems.append(
                 f"{stage.name}: array={stage.array} with u = {wish.u}, pc = {wish.pc}: "
-                f"Pk = {pk} is u·pc for (u, pc) in {pairs}"
+                f"Pk = {pk} is u·pc for (u, pc) in {pairs}; give one of these, or leave u and pc out"
             )
     if wish.pn is not None and wish.pn != stage.array[1]:
         problems.append(f"{stage.name}: array={stage.array} and pn = {wish.pn} disagree; give one of them")

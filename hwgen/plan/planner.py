@@ -28,7 +28,7 @@ def plan_network(network: Network, image_lanes: int = 1) -> Plan:
     for an illegal folding.
     """
     stages = []
-    for stage, folding in zip(network.stages, choose_foldings(network), strict=True):
+    for stage, folding in zip(network.stages, choose_foldings(network, image_lanes), strict=True):
         tile = tile_of(Fold(stage, folding))
         planned = StagePlan(stage, folding, tile, Depths(1, 1, 1, 1, 1, 1, 1))
         stages.append(replace(planned, depths=least_depths(planned, 2, 2)))

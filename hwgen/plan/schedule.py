@@ -211,7 +211,7 @@ def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
             y = stage.forward(stage.take_x(x))
             side = (stage.planned.stage.N, stage.fold.pn)
         taken = max(int(y[-1]) + min(classes, side[1]) - 1, loss_end)
-        loss_end = taken + L.loss_cycles(network.loss) - classes
+        loss_end = taken + L.loss_cycles(network.loss)
         results.append(taken + L.result_latency(network.loss))
         first = taken + L.dz_latency(network.loss, side[1])
         last_error = first + max(0, classes - side[1]) * (L.dz_latency(network.loss, 1) - classes - 12)
