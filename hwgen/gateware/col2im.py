@@ -55,9 +55,8 @@ class Col2im(wiring.Component):
             memory = Memory(shape=self.word, depth=banks.depth, init=[])
             m.submodules[f"bank_{bank}"] = memory
             writer = memory.write_port()
-            reader = memory.read_port(
-                transparent_for=[writer]
-            )  # the very next chunk may add to the same word
+            # The very next chunk may add to the same word.
+            reader = memory.read_port(transparent_for=[writer])
             sums.append((writer, reader, memory.read_port()))
         marks = _Marks(banks)
         m.submodules.marks = marks

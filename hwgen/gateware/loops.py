@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..plan.geometry import Geometry
 
-__all__ = ["ORDERS", "Nest", "flags_layout"]
+__all__ = ["ORDERS", "Nest", "bits", "flags_layout"]
 
 ORDERS = {
     "forward": ("cg", "kx", "ky", "nf", "g"),
@@ -55,7 +55,7 @@ class Nest(wiring.Component):
     All outputs describe the current op; ``step`` goes to the next one. Latency 0, one op a cycle.
 
     Members: ``step``; ``oy``, ``ox`` output pixel, ``ky``, ``kx`` first kernel position and ``x_word`` word
-    of the chunk, ``flags``; ``fresh``: first pass over a block; ``x_last``: ox is the last of its row;
+    of the chunk, ``out_word`` g·fn + nf, ``m`` pixel in the block, ``flags``; ``fresh``: first pass over a block; ``x_last``: ox is the last of its row;
     ``visit_last``, ``block_last``, ``sample_last``.
     """
 
