@@ -55,8 +55,8 @@ class Nest(wiring.Component):
     All outputs describe the current op; ``step`` goes to the next one. Latency 0, one op a cycle.
 
     Members: ``step``; ``oy``, ``ox`` output pixel, ``ky``, ``kx`` first kernel position and ``x_word`` word
-    of the chunk, ``out_word`` g·fn + nf, ``m`` pixel in the block, ``flags``; ``fresh``: first pass over a block; ``x_last``: ox is the last of its row;
-    ``visit_last``, ``block_last``, ``sample_last``.
+    of the chunk, ``out_word`` g·fn + nf, ``m`` pixel in the block, ``flags``; ``fresh``: first pass over a
+    block; ``x_last``: ox is the last of its row; ``visit_last``, ``block_last``, ``sample_last``.
     """
 
     def __init__(self, geometry: Geometry, order: str):
