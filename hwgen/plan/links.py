@@ -1,0 +1,91 @@
+"""What crosses between two boards, as virtual channels of a link; and the names of a link's states and counters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = [
+    "LINK_COUNTERS", "LINK_PROTOCOL", "LINK_STATES", "MAX_CHANNELS", "SIDE_DOWN", "SIDE_UP", "Channel", "LinkPlan",
+    "channel_lanes",
+]  # fmt: skip
+
+LINK_PROTOCOL = 1
+"""Version of the frame format, part of the identity."""
+SIDE_UP, SIDE_DOWN = 0, 1
+"""Port of a board: towards the host, away from it."""
+MAX_CHANNELS = 16
+"""Virtual channels in one direction."""
+
+LINK_STATES = ("off", "waiting", "up", "silent", "refused", "restarted")
+"""off: the transceiver is not up; waiting: no peer has shown itself yet; up; silent: up, but nothing heard for long;
+refused: the peer's identity is not the expected one; restarted: the peer was reset while this end was not."""
+
+LINK_COUNTERS = (
+    "frames_sent",  # data frames, first sending only
+    "frames_replayed",  # data frames sent again
+    "frames_received",  # data frames accepted
+    "crc_errors",  # frames with a wrong CRC
+    "frames_lost",  # frames that the peer sent and that never came (by the tick), damaged ones not counted
+    "frames_repeated",  # frames that came twice (by the tick)
+    "discarded",  # good data frames out of sequence, dropped (to be replayed)
+    "timeouts",
+    "stalled",  # cycles in which a channel had words but no credit
+    "credit_low",  # least credits left on any channel since reset, in link words
+    "control_sent",  # control frames
+    "high",  # most words in any receive buffer since reset
+)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A virtual channel, one direction of a link; see docs/chain.md for the words.
+
+    ``stage`` is the stage whose tensor crosses (-1: none), ``kind`` the column of docs/chain.md ("x", "y", "dy", "dx",
+    "sums", "back", "management", "label", "result"), ``low``..``high`` the channels of it; ``pixels`` runs a sample of
+    ``run`` elements of ``bits``; ``depth`` link words that the receiver holds.
+    """
+
+    kind: str
+    stage: int
+    low: int
+    high: int
+    pixels: int
+    run: int
+    bits: int
+    lanes: int
+    depth: int
+
+    def beats(self, width: int) -> int:
+        """Link words of a channel word."""
+        return math.ceil(self.lanes * self.bits / width)
+
+    def words(self, width: int) -> int:
+        """Link words a sample."""
+        return self.pixels * math.ceil(self.run / self.lanes) * self.beats(width)
+
+
+@dataclass(frozen=True)
+class LinkPlan:
+    """The cable between board ``index`` and the next: bits of a link word, channels away from and towards the host.
+
+    ``frame_words`` most payload words of a frame, ``replay_words`` words kept for replay, ``latency`` the cycles of a
+    one-way trip that depths were computed for.
+    """
+
+    index: int
+    width: int
+    down: tuple[Channel, ...]
+    up: tuple[Channel, ...]
+    frame_words: int
+    replay_words: int
+    latency: int
+
+
+def channel_lanes(run: int, bits: int, width: int) -> int:
+    """Elements of a channel word so that a run of elements takes the fewest link words; the fewest of equals."""
+
+    def beats(lanes: int) -> int:
+        return math.ceil(run / lanes) * math.ceil(lanes * bits / width)
+
+    return min(range(1, run + 1), key=lambda lanes: (beats(lanes), lanes))
