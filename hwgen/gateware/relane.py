@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from bisect import bisect
 
 from amaranth import *
 from amaranth.lib import stream, wiring
@@ -10,15 +12,35 @@ from amaranth.lib.wiring import In, Out
 
 from .stream import lanes
 
-__all__ = ["Relane"]
+__all__ = ["Relane", "Runs"]
+
+Runs = int | tuple[int, ...]
+"""Elements of a run, or of several runs that follow each other in turn."""
+
+
+class _Layout:
+    """Words of at most ``lanes`` elements that cut ``runs``: ``size`` elements a turn, ``words`` their sizes."""
+
+    def __init__(self, side: str, runs: Runs, lanes: int):
+        self.runs = (runs,) if isinstance(runs, int) else runs
+        self.lanes = lanes
+        if lanes < 1 or not self.runs or min(self.runs) < 1:
+            raise ValueError(f"Relane: {side} has runs of {runs} in {lanes} lanes; both must be at least 1")
+        self.size = sum(self.runs)
+        self.words = [min(lanes, run - k) for run in self.runs for k in range(0, run, lanes)]
+
+    def edges(self, period: int) -> list[int]:
+        """First element of every word of ``period`` elements."""
+        words = self.words * (period // self.size)
+        return [0, *itertools.accumulate(words[:-1])]
 
 
 class Relane(wiring.Component):
     """Cuts a sequence of elements, which comes in words of one layout, into words of another.
 
     A layout (run, lanes) cuts every ``run`` elements into ceil(run/lanes) words, the last one filled up with
-    zeros. ``period`` = lcm of both runs: after every ``period`` elements both sides are at the start of a
-    run, and nothing is left inside.
+    zeros; ``run`` may also be a tuple of runs that repeat in turn. ``period`` = lcm of what both sides repeat: after
+    every ``period`` elements both are at the start, and nothing is left inside.
 
     Throughput: ``cycles`` = max(words of the source, words of the target) a period; the side with more words
     never waits for the other. Latency ``latency``: from the first word of a period taken to its first word
@@ -36,39 +58,34 @@ class Relane(wiring.Component):
     lanes, width).
     """
 
-    def __init__(self, width: int, source: tuple[int, int], target: tuple[int, int]):
-        for side, (run, P) in (("source", source), ("target", target)):
-            if run < 1 or P < 1:
-                raise ValueError(f"Relane: {side} has runs of {run} in {P} lanes; both must be at least 1")
-        self.width, self.source, self.target = width, source, target
-        self.period = math.lcm(source[0], target[0])
-        self.unit = math.gcd(*source, *target)
-        if self._cuts(source, target):
-            self.kind, self.capacity = "gather", target[1]
-        elif self._cuts(target, source):
-            self.kind, self.capacity = "scatter", source[1]
+    def __init__(self, width: int, source: tuple[Runs, int], target: tuple[Runs, int]):
+        self.source, self.target = _Layout("source", *source), _Layout("target", *target)
+        self.width = width
+        self.period = math.lcm(self.source.size, self.target.size)
+        fine, coarse = self.source, self.target
+        self.unit = math.gcd(*fine.runs, fine.lanes, *coarse.runs, coarse.lanes)
+        if self._cuts(fine, coarse):
+            self.kind, self.capacity = "gather", coarse.lanes
+        elif self._cuts(coarse, fine):
+            self.kind, self.capacity = "scatter", fine.lanes
         else:
-            self.kind, self.capacity = "shift", source[1] + target[1] + min(source[1], target[1]) - self.unit
+            most = fine.lanes + coarse.lanes + min(fine.lanes, coarse.lanes)
+            self.kind, self.capacity = "shift", most - self.unit
         super().__init__(
             {
-                "i": In(stream.Signature(lanes(source[1], width))),
-                "o": Out(stream.Signature(lanes(target[1], width))),
+                "i": In(stream.Signature(lanes(self.source.lanes, width))),
+                "o": Out(stream.Signature(lanes(self.target.lanes, width))),
             }
         )
 
-    def _edges(self, side):
-        """First element of every word of a period."""
-        run, P = side
-        return (start + k for start in range(0, self.period, run) for k in range(0, run, P))
-
-    def _cuts(self, fine, coarse):
+    def _cuts(self, fine: _Layout, coarse: _Layout) -> bool:
         """Whether words of ``coarse`` begin only where words of ``fine`` do."""
-        return all(edge % fine[0] % fine[1] == 0 for edge in self._edges(coarse))
+        return set(coarse.edges(self.period)) <= set(fine.edges(self.period))
 
     @property
     def words(self) -> tuple[int, int]:
         """Words of source and target in a period."""
-        return tuple(self.period // run * math.ceil(run / P) for run, P in (self.source, self.target))
+        return tuple(self.period // side.size * len(side.words) for side in (self.source, self.target))
 
     @property
     def cycles(self) -> int:
@@ -78,8 +95,8 @@ class Relane(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from a period's first source word to its first target word: the words that it needs."""
-        need, (run, P) = min(self.target), self.source
-        return need // run * math.ceil(run / P) + math.ceil(need % run / P)
+        need = self.target.words[0]
+        return 1 + sum(edge < need for edge in self.source.edges(self.period) if edge > 0)
 
     def elaborate(self, platform):
         m = Module()
@@ -89,20 +106,17 @@ class Relane(wiring.Component):
         after = Signal.like(level)
         push = self.i.valid & self.i.ready
         pop = self.o.valid & self.o.ready
-        come, last_in = self._count(m, "source", self.source, push)
-        go, last_out = self._count(m, "target", self.target, pop)
+        come, short_in = self._count(m, "source", self.source, push)
+        go, short_out = self._count(m, "target", self.target, pop)
 
         word = self.i.payload.as_value()
-        short = self.source[0] % self.source[1]
-        if short:
-            word = Mux(last_in, word[: short * width], word)
-        shown = buffer[: self.target[1] * width]
-        short = self.target[0] % self.target[1]
-        if short:
-            shown = Mux(last_out, shown[: short * width], shown)
-            rest = Mux(last_out, buffer[short * width :], buffer[self.target[1] * width :])
-        else:
-            rest = buffer[self.target[1] * width :]
+        for size, flag in short_in:
+            word = Mux(flag, word[: size * width], word)
+        shown = buffer[: self.target.lanes * width]
+        rest = buffer[self.target.lanes * width :]
+        for size, flag in short_out:
+            shown = Mux(flag, shown[: size * width], shown)
+            rest = Mux(flag, buffer[size * width :], rest)
         m.d.comb += [
             self.o.valid.eq(level >= go),
             self.o.payload.as_value().eq(shown),
@@ -116,14 +130,18 @@ class Relane(wiring.Component):
         return m
 
     def _count(self, m, name, side, step):
-        """Units in the word that is next, and whether it ends a run."""
-        run, P = side
-        words = math.ceil(run / P)
-        word = Signal(range(max(2, words)), name=f"{name}_word")
-        last = word == words - 1
+        """Units in the word that is next, and (size, flag) of every size below the lanes: whether it has it."""
+        sizes = side.words
+        word = Signal(range(max(2, len(sizes))), name=f"{name}_word")
         with m.If(step):
-            m.d.sync += word.eq(Mux(last, 0, word + 1))
-        return Mux(last, (run - (words - 1) * P) // self.unit, P // self.unit), last
+            m.d.sync += word.eq(Mux(word == len(sizes) - 1, 0, word + 1))
+        units: Value | int = side.lanes // self.unit
+        shorts = []
+        for size in sorted(set(sizes) - {side.lanes}):
+            flag = Cat(word == k for k, own in enumerate(sizes) if own == size).any()
+            units = Mux(flag, size // self.unit, units)
+            shorts.append((size, flag))
+        return units, shorts
 
     def _room(self, after, come):
         if self.kind == "gather":
@@ -138,7 +156,8 @@ class Relane(wiring.Component):
         if self.kind == "scatter":
             return word
         if self.kind == "gather":
-            places = sorted({edge % self.target[0] % self.target[1] for edge in self._edges(self.source)})
+            starts = self.target.edges(self.period)
+            places = sorted({e - starts[bisect(starts, e) - 1] for e in self.source.edges(self.period)})
             placed = Signal(self.capacity * self.width)
             with m.Switch(after):
                 for place in places:

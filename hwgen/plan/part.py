@@ -1,0 +1,103 @@
+"""A board's share of one stage: which channels it computes, and the stage that it is by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..ir.stage import Stage
+
+__all__ = ["CUTS", "WHOLE", "Part", "part_stage"]
+
+CUTS = ("output_channels", "input_channels", "groups")
+"""Where a stage can be cut; docs/chain.md tells what then crosses."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Part ``index`` of ``count``: channels ``low``..``high`` of the cut axis (whole groups for "groups").
+
+    ``cut`` is one of CUTS, or "whole".
+    """
+
+    cut: str = "whole"
+    index: int = 0
+    count: int = 1
+    low: int = 0
+    high: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Nothing of the stage lies before it."""
+        return self.index == 0
+
+    @property
+    def last(self) -> bool:
+        """Nothing of the stage lies behind it."""
+        return self.index == self.count - 1
+
+    @property
+    def sends_sums(self) -> bool:
+        """It hands forward sums on instead of rounding them."""
+        return self.cut == "input_channels" and not self.last
+
+    @property
+    def takes_sums(self) -> bool:
+        """It adds the forward sums of the parts before it."""
+        return self.cut == "input_channels" and not self.first
+
+    @property
+    def sends_back(self) -> bool:
+        """It hands backward sums to the part before it instead of rounding them."""
+        return self.cut == "output_channels" and not self.first
+
+    @property
+    def takes_back(self) -> bool:
+        """It adds the backward sums of the parts behind it."""
+        return self.cut == "output_channels" and not self.last
+
+    def inputs(self, stage: Stage) -> slice:
+        """Channels of the whole stage's x that this part multiplies."""
+        if self.cut == "input_channels":
+            return slice(self.low, self.high)
+        if self.cut == "groups":
+            return slice(self.low * stage.cin, self.high * stage.cin)
+        return slice(0, stage.in_channels)
+
+    def outputs(self, stage: Stage) -> slice:
+        """Channels of the whole stage's y whose sums this part makes (for a cut by inputs, a share of each)."""
+        if self.cut == "output_channels":
+            return slice(self.low, self.high)
+        if self.cut == "groups":
+            return slice(self.low * stage.N, self.high * stage.N)
+        return slice(0, stage.out_channels)
+
+    def weights(self, stage: Stage) -> tuple[slice, slice]:
+        """This part's place in the two channel axes of the whole weights [kh, kw, Cin/groups, Cout]."""
+        inputs = self.inputs(stage) if self.cut == "input_channels" else slice(0, stage.cin)
+        return inputs, self.outputs(stage)
+
+    def offset(self, stage: Stage) -> int:
+        """Logical index c·Cout + n of its first weight in the whole stage's weights."""
+        inputs, outputs = self.weights(stage)
+        return int(inputs.start) * stage.out_channels + int(outputs.start)
+
+
+WHOLE = Part()
+
+
+def part_stage(stage: Stage, part: Part, board: int) -> Stage:
+    """The stage that ``part`` of ``stage`` is on ``board``: same name with the board behind, own channels only.
+
+    A part that hands its sums on has neither bias nor activation.
+    """
+    if part.cut == "whole":
+        return stage
+    inputs, outputs = part.inputs(stage), part.outputs(stage)
+    own = replace(
+        stage,
+        name=f"{stage.name}@{board}",
+        in_channels=inputs.stop - inputs.start,
+        out_channels=outputs.stop - outputs.start,
+        groups=part.high - part.low if part.cut == "groups" else stage.groups,
+    )
+    return replace(own, bias=None, relu=False, pool=None) if part.sends_sums else own
