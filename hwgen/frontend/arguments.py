@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
-__all__ = ["NAME", "Arguments", "spell"]
+__all__ = ["NAME", "Arguments", "is_whole", "spell"]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 Pair = tuple[int, int]
@@ -26,7 +26,8 @@ def spell(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def _is_whole(value: object, low: int) -> bool:
+def is_whole(value: object, low: int) -> bool:
+    """Whether a value is an integer of at least ``low``; True and False are none."""
     return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= low
 
 
@@ -54,12 +55,12 @@ class Arguments:
 
     def count(self, role: str, value: object) -> int:
         """A number of channels or features, at least 1; 0 if it is wrong."""
-        wrong = not _is_whole(value, 1)
+        wrong = not is_whole(value, 1)
         return self.whole(role, value, 1) - wrong
 
     def whole(self, role: str, value: object, low: int) -> int:
         """An integer of at least ``low``."""
-        if _is_whole(value, low):
+        if is_whole(value, low):
             return int(value)  # type: ignore[call-overload, no-any-return]
         self.say(f"{role} = {spell(value)}; give an integer of at least {low}")
         self.vague = self.vague or role not in _FOLDING
@@ -86,9 +87,9 @@ class Arguments:
 
     def pair(self, role: str, value: object, low: int) -> Pair:
         """One integer for both axes, or (vertical, horizontal)."""
-        if role != "array" and _is_whole(value, low):
+        if role != "array" and is_whole(value, low):
             return (int(value), int(value))  # type: ignore[call-overload]
-        if isinstance(value, (tuple, list)) and len(value) == 2 and all(_is_whole(v, low) for v in value):
+        if isinstance(value, (tuple, list)) and len(value) == 2 and all(is_whole(v, low) for v in value):
             return (int(value[0]), int(value[1]))
         one = "" if role == "array" else "an integer or "
         self.vague = self.vague or role not in _FOLDING
@@ -97,9 +98,9 @@ class Arguments:
 
     def pads(self, role: str, value: object) -> Pads:
         """(top, left, bottom, right) from one integer, (vertical, horizontal), or all four."""
-        if _is_whole(value, 0):
+        if is_whole(value, 0):
             return (int(value),) * 4  # type: ignore[call-overload]
-        if isinstance(value, (tuple, list)) and len(value) in (2, 4) and all(_is_whole(v, 0) for v in value):
+        if isinstance(value, (tuple, list)) and len(value) in (2, 4) and all(is_whole(v, 0) for v in value):
             sides = tuple(int(v) for v in value)
             return sides * (4 // len(sides))  # type: ignore[return-value]
         self.say(

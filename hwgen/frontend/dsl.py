@@ -60,7 +60,9 @@ class Model:
                 found.append(
                     "the loss stands among the layers; give it as Model(loss=nn.SoftmaxCrossEntropy())"
                 )
-            wishes = {key: getattr(layer, key) for key in ("frozen", "array", "wish", "formats", "vague")}
+            wishes = {
+                key: getattr(layer, key) for key in ("frozen", "array", "wish", "place", "formats", "vague")
+            }
             nodes.append(Node(name, layer.op, edge, problems=tuple(found), **wishes))
             edge = name
         if isinstance(self.loss, Layer) and isinstance(self.loss.op, SoftmaxCrossEntropy):

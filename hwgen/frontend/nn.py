@@ -7,6 +7,8 @@ model reports everything at once. Arguments that every layer with weights takes:
     frozen=True        weights stay as they are: no gradient, no update
     formats=nn.Formats(w=, y=, dy=, bias=)   number formats Q(width, frac) of this layer
     name="conv1"       letters, digits and underscores
+    device=1           board of a chain that has the layer; (1, 2) cuts it over two of them, along
+    split=             "output_channels", "input_channels" or "groups", with channels shares=(5, 3) a board
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from dataclasses import dataclass
 
 from ..ir import ops
 from ..ir.formats import LayerFormats
-from ..ir.stage import Wish
+from ..ir.stage import Place, Wish
 from ..numeric import Q
 from .arguments import Arguments, spell
+from .place import PLACE, read_place, refuse_place
 
 __all__ = [
     "SGD",
@@ -53,6 +56,7 @@ class Layer:
     formats: LayerFormats = LayerFormats()
     problems: tuple[str, ...] = ()
     vague: bool = False
+    place: Place = Place()
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,10 @@ class SGD:
         object.__setattr__(self, "problems", given.found())
 
 
-_WEIGHTED = ("array", "b", "u", "pc", "pn", "frozen", "formats", "name")
+_WEIGHTED = ("array", "b", "u", "pc", "pn", "frozen", "formats", "name", *PLACE)
 
 
-def _weighted(given: Arguments, op: ops.Op, settings: dict[str, object]) -> Layer:
+def _weighted(given: Arguments, op: ops.Conv2d | ops.Linear, settings: dict[str, object]) -> Layer:
     array = settings.get("array")
     if array is not None:
         array = given.pair("array", array, 1)
@@ -90,7 +94,8 @@ def _weighted(given: Arguments, op: ops.Op, settings: dict[str, object]) -> Laye
         formats = LayerFormats()
     frozen = given.flag("frozen", settings.get("frozen", False))
     name = given.name(settings.get("name"))
-    return Layer(op, name, frozen, array, wish, formats, given.found(), given.vague)
+    place = read_place(given, op, settings)
+    return Layer(op, name, frozen, array, wish, formats, given.found(), given.vague, place)
 
 
 def Conv2d(
@@ -141,6 +146,7 @@ def MaxPool2d(
     **settings: object,
 ) -> Layer:
     """Max-pooling, floor mode; ``stride`` defaults to the kernel. Ties go to the first in raster order."""
+    misplaced, settings = refuse_place("MaxPool2d", settings)
     given = Arguments("MaxPool2d", ("kernel_size", "stride", "padding", "name"), settings)
     kernel = given.pair("kernel_size", kernel_size, 1)
     op = ops.MaxPool2d(
@@ -148,15 +154,17 @@ def MaxPool2d(
     )
     if any(pad >= size for pad, size in zip(op.padding, kernel * 2, strict=True)):
         given.say(f"padding = {op.padding} is not below the kernel {kernel}; give less padding")
-    return Layer(op, given.name(settings.get("name")), problems=given.found(), vague=given.vague)
+    name = given.name(settings.get("name"))
+    return Layer(op, name, problems=(*misplaced, *given.found()), vague=given.vague)
 
 
 def _plain(kind: str, op: ops.Op) -> Callable[..., Layer]:
     def layer(*positional: object, **settings: object) -> Layer:
+        misplaced, settings = refuse_place(kind, settings)
         given = Arguments(kind, ("name",), settings)
         if positional:
             given.say(f"{kind} takes no arguments but name, {spell(positional)} given; remove them")
-        return Layer(op, given.name(settings.get("name")), problems=given.found())
+        return Layer(op, given.name(settings.get("name")), problems=(*misplaced, *given.found()))
 
     layer.__name__ = layer.__qualname__ = kind
     layer.__doc__ = type(op).__doc__

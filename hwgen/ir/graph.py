@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from .formats import Formats, LayerFormats
 from .ops import OPS, Op, Shape, spell
-from .stage import Wish
+from .stage import Place, Wish
 
 __all__ = ["Graph", "Node", "Optimizer"]
 
@@ -42,6 +42,7 @@ class Node:
     conv_shape: Shape | None = None
     problems: tuple[str, ...] = ()
     vague: bool = False
+    place: Place = Place()
 
     @property
     def slot(self) -> str:
@@ -58,6 +59,8 @@ class Node:
             text += f" array={self.array}"
         if self.wish != Wish():
             text += f" {self.wish}"
+        if self.place != Place():
+            text += f" {self.place}"
         if self.formats != LayerFormats():
             text += " " + " ".join(
                 f"{f.name}={v}" for f in fields(self.formats) if (v := getattr(self.formats, f.name))

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from ..numeric import Q, bits_for_sum, product_bits
 from .window import Window2d
 
-__all__ = ["Loss", "Network", "Stage", "Update", "Wish"]
+__all__ = ["SPLITS", "Loss", "Network", "Place", "Stage", "Update", "Wish"]
+
+SPLITS = ("output_channels", "input_channels", "groups")
+"""Axes along which a layer may be cut over boards (docs/chain.md)."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,19 @@ class Wish:
     pc: int | None = None
     pn: int | None = None
     b: int | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the user wants a layer in a chain of boards; None leaves the choice to the planner.
+
+    ``device`` the boards by their index from the host, one a part, consecutive; ``split`` one of SPLITS;
+    ``shares`` the channels of every part (for "groups" whole groups), which sum to those of the cut axis.
+    """
+
+    device: tuple[int, ...] | None = None
+    split: str | None = None
+    shares: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,7 @@ class Stage:
     frozen: bool = False
     array: tuple[int, int] | None = None
     wish: Wish = Wish()
+    place: Place = Place()
 
     @property
     def M(self) -> int:

@@ -8,6 +8,7 @@ from ..ir.graph import Graph
 from ..ir.ops import Unknown
 from .fusion import fusion_problems
 from .learning_rate import learning_rate_problems
+from .placement import placement_problems
 
 __all__ = ["check"]
 
@@ -19,6 +20,7 @@ def check(graph: Graph) -> Graph:
         problems += [f"{node.name}: {problem}" for problem in node.problems]
         problems += layer_format_problems(node.name, node.formats, graph.formats.master)
     problems += fusion_problems(graph)
+    problems += placement_problems(graph)
     format_problems = graph.formats.problems()
     problems += format_problems or learning_rate_problems(graph)
     weighted = [node for node in graph.nodes if node.slot == "matrix"]

@@ -86,6 +86,7 @@ def _stage(graph: Graph, node: Node, index: int, x: Q, dx: Q | None) -> Stage:
         frozen=node.frozen,
         array=node.array,
         wish=node.wish,
+        place=node.place,
     )
 
 
