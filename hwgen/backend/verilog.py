@@ -17,6 +17,7 @@ from ..errors import ToolError
 from ..gateware.array import Array
 from ..gateware.core import Core
 from ..gateware.stage import StageEngine, array_offsets, array_shape
+from ..plan.part import WHOLE
 from ..plan.plan import Plan, StagePlan
 
 __all__ = ["TOP", "build_number", "emit"]
@@ -49,8 +50,11 @@ def _stage(plan: Plan, planned: StagePlan, files: dict[str, str]) -> str:
     tile_name = _tile(plan, planned, files)
     network = replace(plan.network, stages=(), name="")
     index = planned.stage.index if plan.network.update.rounding == "stochastic" else 0
-    anonymous = replace(planned, stage=replace(planned.stage, name="", index=index))
-    name = f"hwgen_stage_{_digest(network, anonymous)}"
+    anonymous = replace(planned, stage=replace(planned.stage, name="", index=index), board=0)
+    parts: list[object] = [network, anonymous]
+    if planned.part != WHOLE:
+        parts.append(replace(plan.whole(planned), name="", index=index))
+    name = f"hwgen_stage_{_digest(*parts)}"
     path = f"verilog/{name}.v"
     if path not in files:
         files[path] = _convert(StageEngine(plan.network, planned, tile_name), name)
@@ -59,7 +63,8 @@ def _stage(plan: Plan, planned: StagePlan, files: dict[str, str]) -> str:
 
 def _tile(plan: Plan, planned: StagePlan, files: dict[str, str]) -> str:
     fold = planned.fold
-    array = Array(array_shape(plan.network, planned), fold.pk, fold.pn, planned.tile, array_offsets(planned))
+    offsets = array_offsets(planned, plan.whole(planned))
+    array = Array(array_shape(plan.network, planned), fold.pk, fold.pn, planned.tile, offsets)
     array._MustUse__silence = True  # only asked for its tile
     tile = array.make_tile()
     name = f"hwgen_tile_{_digest(tile.shape, tile.tk, tile.tn, tile.offsets)}"

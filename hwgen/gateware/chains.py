@@ -6,16 +6,25 @@ from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..ir.stage import Stage
 from ..plan.geometry import Geometry
 from ..plan.plan import StagePlan
+from .channels import AddSums
 from .col2im import Col2im
 from .pool import MaxPool, MaxPoolAdjoint
 from .relu import ReLU, ReLUAdjoint
 from .replay import Reorder, Replay
 from .round import Requantise
-from .stream import Fifo, lanes
+from .stream import Fifo, Fork, lanes
 
-__all__ = ["BackwardChain", "ForwardChain", "pool_geometry"]
+__all__ = [
+    "BackwardChain",
+    "ForwardChain",
+    "backward_streams",
+    "forward_bits",
+    "forward_streams",
+    "pool_geometry",
+]
 
 
 def pool_geometry(plan: StagePlan) -> Geometry:
@@ -24,24 +33,69 @@ def pool_geometry(plan: StagePlan) -> Geometry:
     return Geometry(window=plan.stage.pool, u=1, pc=fold.pn, groups=fold.y_words, cgs=1, fn=1, b=1)
 
 
+def forward_bits(plan: StagePlan, whole: Stage) -> int:
+    """Width of the forward sums that a stage's own array makes, bias included where it adds one."""
+    return whole.acc_bits if plan.part.takes_sums and plan.part.last else plan.stage.acc_bits
+
+
+def forward_streams(plan: StagePlan, whole: Stage) -> dict[str, object]:
+    """Ports of a stage on its way forward: ``y``, or the sums that parts hand on, lanes(Pn, psum_bits of the whole)."""
+    sums = stream.Signature(lanes(plan.fold.pn, whole.psum_bits))
+    found: dict[str, object] = {"sums_in": In(sums)} if plan.part.takes_sums else {}
+    if plan.part.sends_sums:
+        return found | {"sums_out": Out(sums)}
+    return found | {"y": Out(stream.Signature(lanes(plan.fold.pn, plan.stage.y.width)))}
+
+
+def backward_streams(plan: StagePlan, whole: Stage) -> dict[str, object]:
+    """Ports of a stage on its way back: ``dx``, or the sums that parts hand on, lanes(pc, col_bits of the whole); and
+    the masked errors that the last part sends to the others."""
+    stage, fold, part = plan.stage, plan.fold, plan.part
+    found: dict[str, object] = {}
+    if stage.dx is not None:
+        sums = stream.Signature(lanes(fold.folding.pc, whole.col_bits))
+        if part.takes_back:
+            found["back_in"] = In(sums)
+        if part.sends_back:
+            found["back_out"] = Out(sums)
+        else:
+            found["dx"] = Out(stream.Signature(lanes(fold.folding.pc, stage.dx.width)))
+    if part.takes_sums and part.last:
+        found["masked_out"] = Out(stream.Signature(lanes(fold.pn, stage.dy.width)))
+    return found
+
+
+def _widened(m, port, P, width, name):
+    """The stream with its lanes sign-extended to ``width``."""
+    if port.payload.shape() == lanes(P, width):
+        return port
+    wide = stream.Signature(lanes(P, width)).create(path=(name,))
+    m.d.comb += [wide.valid.eq(port.valid), port.ready.eq(wide.ready)]
+    m.d.comb += [wide.payload[k].eq(port.payload[k]) for k in range(P)]
+    return wiring.flipped(wide)
+
+
 class ForwardChain(wiring.Component):
     """Sums → requantise → raster order → ReLU → max-pool → y. Model: hwgen.ref.executor, forward.
 
-    Members: ``i`` sums lanes(Pn, acc_bits) in order block, g, nf, m; ``y``; in training ``mask`` (Pn bits a
+    A part of a stage cut by input channels puts its sums into raster order, adds those of the parts before it, and
+    hands them on; only the last part rounds them.
+
+    Members: ``i`` sums lanes(Pn, forward_bits) in order block, g, nf, m; ``y``; in training ``mask`` (Pn bits a
     word, raster order) and ``argmax`` where they exist, behind their FIFOs' inputs; ``saturated`` lanes so
-    far; ``pool_high``.
+    far; ``pool_high``. Instead of y ``sums_out``, and with them ``sums_in``: lanes(Pn, psum_bits of the whole).
     """
 
-    def __init__(self, plan: StagePlan):
-        self.plan = plan
+    def __init__(self, plan: StagePlan, whole: Stage):
+        self.plan, self.whole = plan, whole
         stage, fold = plan.stage, plan.fold
         members: dict[str, object] = {
             "train": In(1),
-            "i": In(stream.Signature(lanes(fold.pn, stage.acc_bits))),
-            "y": Out(stream.Signature(lanes(fold.pn, stage.y.width))),
+            "i": In(stream.Signature(lanes(fold.pn, forward_bits(plan, whole)))),
             "saturated": Out(32),
             "pool_high": Out(16),
         }
+        members |= forward_streams(plan, whole)
         if stage.relu:
             members["mask"] = Out(stream.Signature(fold.pn))
         if stage.pool is not None:
@@ -51,15 +105,21 @@ class ForwardChain(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        stage, fold, depths = self.plan.stage, self.plan.fold, self.plan.depths
-        m.submodules.round = rounder = Requantise(stage.acc_bits, stage.acc_frac, stage.y, fold.pn)
+        stage, fold, part = self.plan.stage, self.plan.fold, self.plan.part
+        o, width = wiring.flipped(self.i), forward_bits(self.plan, self.whole)
+        if part.cut == "input_channels":
+            o, width = self._shared(m, self._sorted(m, o, width), width)
+        if part.sends_sums:
+            m.submodules.out = out = Fifo(self.sums_out.payload.shape(), 2)
+            wiring.connect(m, _widened(m, o, fold.pn, self.whole.psum_bits, "wide"), out.i)
+            wiring.connect(m, out.o, wiring.flipped(self.sums_out))
+            return m
+        m.submodules.round = rounder = Requantise(width, stage.acc_frac, stage.y, fold.pn)
         m.d.comb += self.saturated.eq(rounder.saturated)
-        wiring.connect(m, wiring.flipped(self.i), rounder.i)
+        wiring.connect(m, o, rounder.i)
         o = rounder.o
-        if fold.b > 1 and fold.y_words > 1:
-            m.submodules.reorder = reorder = Reorder(fold.geometry, stage.y.width, fold.pn, depths.y_blocks)
-            wiring.connect(m, o, reorder.i)
-            o = reorder.o
+        if part.cut != "input_channels":
+            o = self._sorted(m, o, stage.y.width)
         if stage.relu:
             m.submodules.relu = relu = ReLU(fold.pn, stage.y.width)
             m.d.comb += relu.train.eq(self.train)
@@ -77,17 +137,40 @@ class ForwardChain(wiring.Component):
         wiring.connect(m, out.o, wiring.flipped(self.y))
         return m
 
+    def _sorted(self, m, o, width):
+        """Words in raster order."""
+        fold = self.plan.fold
+        if fold.b == 1 or fold.y_words == 1:
+            return o
+        m.submodules.reorder = reorder = Reorder(fold.geometry, width, fold.pn, self.plan.depths.y_blocks)
+        wiring.connect(m, o, reorder.i)
+        return reorder.o
+
+    def _shared(self, m, o, width):
+        """Own sums and those of the parts before; the stream and its width."""
+        part, whole = self.plan.part, self.whole
+        if not part.takes_sums:
+            return o, width
+        total = whole.acc_bits if part.last else whole.psum_bits
+        m.submodules.add = add = AddSums(self.plan.fold.pn, width, whole.psum_bits, total)
+        wiring.connect(m, o, add.a)
+        wiring.connect(m, wiring.flipped(self.sums_in), add.b)
+        return add.o, total
+
 
 class BackwardChain(wiring.Component):
     """dy → pool adjoint → ReLU adjoint → replayed errors; array's chunks → col2im → requantise → dx.
 
     Model: hwgen.ref.executor, backward. Members: ``dy``; ``mask`` and ``argmax`` from the forward chain, kept
     here in FIFOs of the planned depth; ``errors`` ops for the backward pass; ``masked`` shows the stream into
-    Replay; ``back`` chunks and ``dx``; lanes saturated so far; high-water marks.
+    Replay; ``back`` chunks and ``dx``; lanes saturated so far; high-water marks. A part of a stage cut by input
+    channels gets masked errors; the last one sends them on as ``masked_out``. A part of a stage cut by output channels
+    adds the sums ``back_in`` of the part behind it and sends ``back_out``: lanes(pc, col_bits of the whole); only the
+    first one has dx.
     """
 
-    def __init__(self, plan: StagePlan):
-        self.plan = plan
+    def __init__(self, plan: StagePlan, whole: Stage):
+        self.plan, self.whole = plan, whole
         stage, fold = plan.stage, plan.fold
         self.replay = Replay(fold.geometry, stage.dy.width, fold.pn, plan.depths.dy_blocks)
         word = lanes(fold.pn, stage.dy.width)
@@ -110,7 +193,7 @@ class BackwardChain(wiring.Component):
             members["argmax"] = In(stream.Signature(self.pool.argmax.payload.shape()))
         if stage.dx is not None:
             members["back"] = In(stream.Signature(lanes(fold.pk, stage.back_bits)))
-            members["dx"] = Out(stream.Signature(lanes(fold.folding.pc, stage.dx.width)))
+        members |= backward_streams(plan, whole)
         super().__init__(members)
 
     def elaborate(self, platform):
@@ -138,6 +221,13 @@ class BackwardChain(wiring.Component):
             m.d.comb += self.mask_high.eq(masks.high)
             o = relu.o
         m.submodules.replay = self.replay
+        if "masked_out" in self.signature.members:
+            m.submodules.share = share = Fork(o.payload.shape(), 2)
+            m.submodules.masked_fifo = shared = Fifo(o.payload.shape(), 2)
+            wiring.connect(m, o, share.i)
+            wiring.connect(m, share.o[1], shared.i)
+            wiring.connect(m, shared.o, wiring.flipped(self.masked_out))
+            o = share.o[0]
         wiring.connect(m, o, self.replay.i)
         m.d.comb += [
             self.replay.allow.eq(1),
@@ -160,7 +250,19 @@ class BackwardChain(wiring.Component):
             wiring.connect(m, o, col.i)
             m.d.comb += self.col_high.eq(col.high)
             o = col.o
-        m.submodules.round = rounder = Requantise(stage.col_bits, stage.back_frac, stage.dx, fold.folding.pc)
+        part, pc, width = self.plan.part, fold.folding.pc, self.whole.col_bits
+        if part.takes_back:
+            m.submodules.add = add = AddSums(pc, stage.col_bits, width, width)
+            wiring.connect(m, o, add.a)
+            wiring.connect(m, wiring.flipped(self.back_in), add.b)
+            o = add.o
+        if part.sends_back:
+            m.submodules.out = out = Fifo(self.back_out.payload.shape(), 2)
+            wiring.connect(m, _widened(m, o, pc, width, "wide"), out.i)
+            wiring.connect(m, out.o, wiring.flipped(self.back_out))
+            return
+        width = width if part.takes_back else stage.col_bits
+        m.submodules.round = rounder = Requantise(width, stage.back_frac, stage.dx, pc)
         m.d.comb += self.dx_saturated.eq(rounder.saturated)
         wiring.connect(m, o, rounder.i)
         m.submodules.out = out = Fifo(lanes(fold.folding.pc, stage.dx.width), 2)

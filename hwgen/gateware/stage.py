@@ -7,12 +7,12 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..ir.stage import Network
+from ..ir.stage import Network, Stage
 from ..plan.plan import StagePlan
 from ..plan.registers import SPACES, STAGE_COUNTERS
 from .array import Array, settle_cycles
 from .bias import Bias
-from .chains import BackwardChain, ForwardChain
+from .chains import BackwardChain, ForwardChain, backward_streams, forward_bits, forward_streams
 from .counters import Counters
 from .passes import BackwardPass, ForwardPass
 from .stream import Fork, lanes
@@ -49,22 +49,23 @@ def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
     )
 
 
-def array_offsets(plan: StagePlan) -> tuple[tuple[int, ...], ...]:
-    """Logical weight index of PE (i, j) relative to PE (0, 0), at any address."""
-    stage, fold = plan.stage, plan.fold
+def array_offsets(plan: StagePlan, whole: Stage) -> tuple[tuple[int, ...], ...]:
+    """Logical weight index of PE (i, j) relative to PE (0, 0), at any address, in the weights of ``whole``."""
+    fold = plan.fold
     pc = fold.folding.pc
-    rows = [((i // pc) * stage.cin + i % pc) * stage.out_channels for i in range(fold.pk)]
+    rows = [((i // pc) * whole.cin + i % pc) * whole.out_channels for i in range(fold.pk)]
     return tuple(tuple(row + j for j in range(fold.pn)) for row in rows)
 
 
 class StageEngine(wiring.Component):
-    """A :class:`hwgen.ir.stage.Stage` under a plan.
+    """A :class:`hwgen.ir.stage.Stage`, or a board's part of one, under a plan.
 
     Model: hwgen.ref.executor. Forward and backward each take ``fold.cycles`` a sample; see docs/gateware.md
     for the blocks. ``x`` and ``dy`` wait for room only; ``x`` also for the version rule.
 
     Members: streams ``x``, ``y``, ``dy``, ``dx`` (words of the layouts in docs/gateware.md; dy where anything
-    goes back, dx where backward data exists); settings ``train``, ``hold``, ``batch``, ``rate``, ``seed``;
+    goes back, dx where backward data exists); of a part also ``sums_in``, ``sums_out``, ``back_in``, ``back_out``,
+    ``masked_out`` (see chains); settings ``train``, ``hold``, ``batch``, ``rate``, ``seed``;
     ``host`` and ``peeked`` (64 bits, ``peek_delay`` cycles after ``host.peek``); ``held``, ``quiet``;
     ``snapshot``, ``counter_select``, ``counter``; ``probe_dy``: the masked errors on their way into the
     array; ``channel_valid``, ``channel_ready``: one bit for every name in ``channels``.
@@ -72,19 +73,24 @@ class StageEngine(wiring.Component):
 
     def __init__(self, network: Network, plan: StagePlan, tile_name: str | None = None):
         self.network, self.plan = network, plan
+        self.whole = network.stages[plan.stage.index]
         stage, fold = plan.stage, plan.fold
         self.shape = array_shape(network, plan)
         self.tile_name = tile_name
         self.backs = self.shape.backward or self.shape.gradient
         self.peek_delay = settle_cycles(plan.tile[1]) + 4
-        channels = ["x", "window", "sums", "y"]
+        ahead, behind = (
+            forward_streams(plan, self.whole),
+            backward_streams(plan, self.whole) if self.backs else {},
+        )
+        channels = ["x", "window", "sums", *ahead]
         channels += ["dy", "errors"] if self.backs else []
         channels += ["store"] if self.shape.gradient else []
-        channels += ["back", "dx"] if self.shape.backward else []
+        channels += ["back"] if self.shape.backward else []
+        channels += behind
         self.channels = tuple(f"{stage.name}.{name}" for name in channels)
         members: dict[str, object] = {
             "x": In(stream.Signature(lanes(fold.folding.pc, stage.x.width))),
-            "y": Out(stream.Signature(lanes(fold.pn, stage.y.width))),
             "train": In(1),
             "hold": In(1),
             "batch": In(range(network.update.batch + 1)),
@@ -104,14 +110,14 @@ class StageEngine(wiring.Component):
             members["dy"] = In(stream.Signature(lanes(fold.pn, stage.dy.width)))
             probe = {"valid": Out(1), "ready": Out(1), "payload": Out(lanes(fold.pn, stage.dy.width))}
             members["probe_dy"] = Out(wiring.Signature(probe))
-        if self.shape.backward:
-            members["dx"] = Out(stream.Signature(lanes(fold.folding.pc, stage.dx.width)))
-        super().__init__(members)
+        super().__init__(members | ahead | behind)
 
     def elaborate(self, platform):
         m = Module()
         stage, fold, depths = self.plan.stage, self.plan.fold, self.plan.depths
-        array = Array(self.shape, fold.pk, fold.pn, self.plan.tile, array_offsets(self.plan), self.tile_name)
+        array = Array(
+            self.shape, fold.pk, fold.pn, self.plan.tile, array_offsets(self.plan, self.whole), self.tile_name
+        )
         m.submodules.array = array
         m.submodules.counters = counters = Counters(STAGE_COUNTERS)
         m.d.comb += [
@@ -122,12 +128,14 @@ class StageEngine(wiring.Component):
 
         window = Window(fold.geometry, stage.x.width, depths.window_rows, "forward")
         m.submodules.window = window
-        forward = ForwardPass(window.op_layout, array, stage.acc_bits, fold.b)
+        forward = ForwardPass(window.op_layout, array, forward_bits(self.plan, self.whole), fold.b)
         m.submodules.forward = forward
-        m.submodules.after = after = ForwardChain(self.plan)
+        m.submodules.after = after = ForwardChain(self.plan, self.whole)
         wiring.connect(m, window.o, forward.i)
         wiring.connect(m, forward.o, after.i)
-        wiring.connect(m, after.y, wiring.flipped(self.y))
+        watched = {"x": self.x, "window": window.o, "sums": forward.o} | self._expose(
+            m, after, forward_streams
+        )
         for name in ("f_load", "f_address", "f_x"):
             m.d.comb += getattr(array, name).eq(getattr(forward, name))
         # Masks and maxima are for errors; where none come back nobody would take them.
@@ -139,7 +147,6 @@ class StageEngine(wiring.Component):
         counters.follow("y_saturated", after.saturated)
         counters.follow("window_high", window.high)
         counters.follow("pool_high", after.pool_high)
-        watched = {"x": self.x, "window": window.o, "sums": forward.o, "y": self.y}
 
         x_sources = [window.i]
         bias = self._bias(m, forward)
@@ -167,7 +174,7 @@ class StageEngine(wiring.Component):
             words=fold.y_words,
             width=stage.bias.width,
             align=stage.acc_frac - stage.bias.frac,
-            out_width=stage.acc_bits,
+            out_width=forward_bits(self.plan, self.whole),
             dy=stage.dy.width,
             grad=stage.bias_grad_bits(update.batch),
             rate=update.lr.width,
@@ -222,7 +229,7 @@ class StageEngine(wiring.Component):
 
     def _backward(self, m, array, counters, window, forward, after, bias, x_sources):
         stage, fold, depths, shape = self.plan.stage, self.plan.fold, self.plan.depths, self.shape
-        m.submodules.before = before = BackwardChain(self.plan)
+        m.submodules.before = before = BackwardChain(self.plan, self.whole)
         m.d.comb += before.train.eq(self.train)
         wiring.connect(m, wiring.flipped(self.dy), before.dy)
         if stage.relu:
@@ -245,17 +252,16 @@ class StageEngine(wiring.Component):
             m.d.comb += array.b_x.eq(backward.b_x)
             counters.follow("store_high", store.high)
         m.d.comb += [array.b_control.eq(backward.b_control), array.b_dy.eq(backward.b_dy)]
-        watched = {"dy": self.dy, "errors": before.errors}
+        watched = {"dy": self.dy, "errors": before.errors} | self._expose(m, before, backward_streams)
         if store is not None:
             watched["store"] = store.o
         if shape.backward:
             wiring.connect(m, backward.o, before.back)
-            wiring.connect(m, before.dx, wiring.flipped(self.dx))
             m.d.comb += backward.b_sum.eq(array.b_sum)
             counters.follow("dx_saturated", before.dx_saturated)
             counters.add("backward_ops", backward.busy)
             counters.follow("col_high", before.col_high)
-            watched |= {"back": backward.o, "dx": self.dx}
+            watched["back"] = backward.o
         m.d.comb += [
             self.probe_dy.valid.eq(before.masked.valid),
             self.probe_dy.ready.eq(before.masked.ready),
@@ -279,7 +285,9 @@ class StageEngine(wiring.Component):
 
     def _update(self, m, array, counters, window, backward, bias, peek):
         shape = self.shape
-        updater = Updater(self.plan.fold, shape, array.settle + 4, self.network.update.batch)
+        updater = Updater(
+            self.plan.fold, shape, array.settle + 4, self.network.update.batch, self.whole, self.plan.part
+        )
         m.submodules.updater = updater
         m.d.comb += [
             updater.batch.eq(self.batch),
@@ -316,6 +324,13 @@ class StageEngine(wiring.Component):
         counters.add("bias_saturated", bias_saturated)
         counters.add("zero_updates", array.zeros + bias_zeros)
         counters.follow("updates", updater.count)
+
+    def _expose(self, m, chain, streams):
+        """Makes a chain's streams the stage's own; them by name."""
+        ports = streams(self.plan, self.whole)
+        for name in ports:
+            wiring.connect(m, getattr(chain, name), wiring.flipped(getattr(self, name)))
+        return {name: getattr(self, name) for name in ports}
 
     def _fork_x(self, m, targets):
         """x goes to the window, and in training to the store."""

@@ -6,7 +6,9 @@ from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..ir.stage import Stage
 from ..plan.fold import Fold
+from ..plan.part import WHOLE, Part
 from .arithmetic import mix32
 from .tile import ArrayShape, control_layout
 
@@ -27,7 +29,17 @@ class Updater(wiring.Component):
     this stage is under way.
     """
 
-    def __init__(self, fold: Fold, shape: ArrayShape, settle: int, max_batch: int):
+    def __init__(
+        self,
+        fold: Fold,
+        shape: ArrayShape,
+        settle: int,
+        max_batch: int,
+        whole: Stage | None = None,
+        part: Part = WHOLE,
+    ):
+        self.whole = whole or fold.stage
+        self.offset = part.offset(self.whole)
         self.fold, self.shape, self.settle, self.max_batch = fold, shape, settle, max_batch
         self.cycles = 2 * settle + shape.chunks * fold.depth + 5
         super().__init__(
@@ -117,7 +129,7 @@ class Updater(wiring.Component):
 
     def _stochastic(self, m, advance, base):
         """The hash key of (seed, stage, version), and the walk of logical indices beside the addresses."""
-        fold, stage = self.fold, self.fold.stage
+        fold, stage = self.fold, self.whole
         seeded, named = Signal(32), Signal(32)
         m.d.sync += [
             seeded.eq(mix32(m, self.seed, "hash_seed")),
@@ -129,9 +141,9 @@ class Updater(wiring.Component):
             ("channel_group", fold.cgs, fold.folding.pc * outputs),
             ("position_group", fold.pgs, fold.folding.u * stage.cin * outputs),
             ("fold_n", fold.fn, fold.pn),
-            ("group", stage.groups, stage.N),
+            ("group", fold.stage.groups, stage.N),
         )
-        total: Value = Const(0, 32)
+        total: Value = Const(self.offset, 32)
         carry = advance
         for name, count, step in loops:
             counter = Signal(range(max(2, count)), name=name)

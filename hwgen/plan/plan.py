@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.stage import Network, Stage
 from .fold import Fold, Folding
+from .links import LinkPlan
+from .part import WHOLE, Part
 
 __all__ = ["Depths", "Plan", "Prediction", "StagePlan"]
 
@@ -32,12 +34,18 @@ class Depths:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One stage with its folding, tile size and buffer depths."""
+    """One stage, or a board's part of one, with its folding, tile size and buffer depths.
+
+    ``stage`` is what this board computes (see part.part_stage); ``stage.index`` is the place of the whole one in the
+    network.
+    """
 
     stage: Stage
     folding: Folding
     tile: tuple[int, int]
     depths: Depths
+    part: Part = WHOLE
+    board: int = 0
 
     @property
     def fold(self) -> Fold:
@@ -67,12 +75,30 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Plan:
-    """A network with all its choices. ``image_lanes`` is the width of the host's image stream in elements."""
+    """A network with all its choices. ``image_lanes`` is the width of the host's image stream in elements.
+
+    ``stages`` are all parts in the order of the chain; ``boards`` names the boards ("": a device by itself), ``links``
+    are the cables between them.
+    """
 
     network: Network
     stages: tuple[StagePlan, ...]
     image_lanes: int
     prediction: Prediction
+    boards: tuple[str, ...] = ("",)
+    links: tuple[LinkPlan, ...] = ()
+
+    def on(self, board: int) -> tuple[StagePlan, ...]:
+        """What stands on a board, in order."""
+        return tuple(planned for planned in self.stages if planned.board == board)
+
+    def whole(self, planned: StagePlan) -> Stage:
+        """The stage of the network that ``planned`` is (a part of)."""
+        return self.network.stages[planned.stage.index]
+
+    def alone(self, board: int) -> Plan:
+        """The plan of one board: its own stages only, numbered from 0 in its registers."""
+        return replace(self, stages=self.on(board))
 
     @property
     def multipliers(self) -> int:
