@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from . import __version__
 from .commands import build, doctor, sim, train
-from .errors import HwgenError, ModelError
+from .errors import HwgenError
 
 __all__ = ["FAULT", "SIGNALLED", "main"]
 
@@ -125,7 +125,7 @@ def _stoppable() -> Iterator[None]:
 
 
 def _report(error: HwgenError, arguments: argparse.Namespace | None) -> int:
-    for problem in error.problems if isinstance(error, ModelError) else [str(error)]:
+    for problem in error.problems:
         print(f"hwgen: {problem}", file=sys.stderr)
     if arguments is not None and arguments.json:
         print(json.dumps({"error": str(error), "exit_code": error.exit_code}, indent=1))

@@ -6,27 +6,32 @@ __all__ = [
     "HwgenError",
     "MismatchError",
     "ModelError",
+    "TargetError",
     "ToolError",
     "WatchdogError",
 ]
 
 
 class HwgenError(Exception):
-    """A user's mistake or a failed check: one message ``where: what is wrong; what to do``, no traceback.
+    """A user's mistake or a failed check, ``where: what is wrong; what to do``, no traceback.
 
-    ``exit_code`` is what ``hwgen`` exits with: 1 mismatch, 2 user error, 3 tool missing or broken, 4
-    watchdog.
+    ``problems`` are the messages, one or all that were found together. ``exit_code`` is what ``hwgen`` exits
+    with: 1 mismatch, 2 user error, 3 tool missing or broken, 4 watchdog.
     """
 
     exit_code = 2
 
-
-class ModelError(HwgenError):
-    """The network, its number formats or its foldings are wrong. Holds every problem found, one a line."""
-
     def __init__(self, problems: list[str] | str):
         self.problems = [problems] if isinstance(problems, str) else list(problems)
         super().__init__("\n".join(self.problems))
+
+
+class ModelError(HwgenError):
+    """The network, its number formats or its foldings are wrong. Holds every problem found."""
+
+
+class TargetError(HwgenError):
+    """A board, a link or a cluster is wrong or unknown. Holds every problem found."""
 
 
 class DataError(HwgenError):

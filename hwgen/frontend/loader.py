@@ -104,11 +104,9 @@ class _Script:
         """
         try:
             return action()
-        except ModelError as error:
-            place = self._failed(error, where)
-            raise ModelError([f"{place}: {problem}" for problem in error.problems]) from None
         except HwgenError as error:
-            raise type(error)(f"{self._failed(error, where)}: {error}") from None
+            place = self._failed(error, where)
+            raise type(error)([f"{place}: {problem}" for problem in error.problems]) from None
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())
             name = type(error).__name__
