@@ -6,7 +6,8 @@ from amaranth.sim import Simulator
 from ref_networks import random_batch, random_parameters
 from stream_bench import run_streams
 
-from hwgen.gateware.core import Core, FrameCheck
+from hwgen.gateware.core import Core
+from hwgen.gateware.frame import FrameCheck
 from hwgen.gateware.stream import lanes
 from hwgen.ir.stage import Loss, Network, Stage, Update, Wish
 from hwgen.ir.window import Window2d
@@ -94,7 +95,7 @@ def tiny_network():
 
 
 class Driver:
-    """A device in Amaranth's simulator: bus transactions, samples, results."""
+    """A device in Amaranth's simulator: commands, samples, results."""
 
     def __init__(self, plan):
         self.plan, self.core = plan, Core(plan, 77)
@@ -143,14 +144,17 @@ class Driver:
                 self.results.append((payload.prediction, payload.loss))
 
     async def transfer(self, address, write=0, data=0):
-        bus, ctx = self.core.bus, self.ctx
-        for name, value in (("valid", 1), ("write", write), ("addr", address), ("wdata", data & 0xFFFFFFFF)):
-            ctx.set(getattr(bus, name), value)
-        ready = 0
-        while not ready:
-            _, _, ready, rdata = await ctx.tick().sample(bus.ready, bus.rdata)
-        ctx.set(bus.valid, 0)
-        return rdata
+        command, reply, ctx = self.core.command, self.core.reply, self.ctx
+        ctx.set(command.payload, {"data": data & 0xFFFFFFFF, "addr": address, "board": 0, "write": write})
+        ctx.set(command.valid, 1)
+        await ctx.tick().until(command.ready)
+        ctx.set(command.valid, 0)
+        if write:
+            return None
+        ctx.set(reply.ready, 1)
+        (value,) = await ctx.tick().sample(reply.payload).until(reply.valid)
+        ctx.set(reply.ready, 0)
+        return value
 
     async def read(self, name):
         return await self.transfer(GLOBAL[name].address)

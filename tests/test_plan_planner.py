@@ -98,7 +98,7 @@ def check_latencies(network):
     for planned in plan_network(network).stages:
         fold, stage = planned.fold, planned.stage
         shape = array_shape(network, planned)
-        array = Array(shape, fold.pk, fold.pn, planned.tile, array_offsets(planned))
+        array = Array(shape, fold.pk, fold.pn, planned.tile, array_offsets(planned, planned.stage))
         layout = data.StructLayout({"flags": flags_layout(fold.geometry)})
         assert L.sum_latency(planned) == ForwardPass(layout, array, stage.acc_bits, fold.b).latency
         if shape.backward:

@@ -1,4 +1,4 @@
-"""A whole device: image and label streams in, results out, stages in a chain, loss at its end."""
+"""What one board computes: its stages, between the host or the board before and the loss or the board behind."""
 
 from __future__ import annotations
 
@@ -8,101 +8,89 @@ from amaranth.lib.wiring import In, Out
 
 from ..plan.plan import Plan
 from ..plan.registers import channel_names
+from .command import COMMAND, CommandBus
 from .emitted import Emitted
-from .host import BUS, Host
-from .loss import SoftmaxCrossEntropy
-from .relane import Relane
+from .flow import Flow, boundary_ports
+from .frame import FrameCheck
+from .host import Host
+from .loss import RESULT, SoftmaxCrossEntropy
 from .stage import StageEngine
-from .stream import Fifo, lanes
+from .stream import lanes
 
-__all__ = ["Core", "FrameCheck"]
-
-
-class FrameCheck(wiring.Component):
-    """Passes images of exactly ``beats`` beats; stops for good at a ``last`` in the wrong place.
-
-    ``o`` carries the data alone; ``first`` pulses with an image's first beat. ``bad`` is sticky.
-    """
-
-    def __init__(self, shape, beats: int):
-        self.beats = beats
-        super().__init__(
-            {
-                "i": In(stream.Signature(data.StructLayout({"data": shape, "last": 1}))),
-                "o": Out(stream.Signature(shape)),
-                "first": Out(1),
-                "bad": Out(1),
-            }
-        )
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.fifo = fifo = Fifo(self.o.payload.shape(), 2)
-        wiring.connect(m, fifo.o, wiring.flipped(self.o))
-        beat = Signal(range(max(2, self.beats)))
-        end = beat == self.beats - 1
-        take = self.i.valid & self.i.ready
-        right = self.i.payload.last == end
-        m.d.comb += [
-            self.i.ready.eq(fifo.i.ready & ~self.bad),
-            fifo.i.payload.eq(self.i.payload.data),
-            fifo.i.valid.eq(self.i.valid & ~self.bad & right),
-            self.first.eq(take & (beat == 0)),
-        ]
-        with m.If(take):
-            m.d.sync += beat.eq(Mux(end, 0, beat + 1))
-            with m.If(~right):
-                m.d.sync += self.bad.eq(1)
-        return m
+__all__ = ["Core"]
 
 
 class Core(wiring.Component):
-    """One FPGA that trains the whole network; ports in docs/gateware.md ("Device ports").
+    """A board's share of the network; ports in docs/gateware.md ("Device ports") and flow.boundary_ports.
 
-    Model: hwgen.ref.executor.Reference. ``build`` is the number that the register of that name shows,
-    ``modules`` the Verilog modules of the stages (None: stages as submodules, for Amaranth's simulator).
+    A single device has it all: model hwgen.ref.executor.Reference. ``build`` is the number that the register of that
+    name shows, ``modules`` the Verilog modules of its stages (None: stages as submodules, for Amaranth's simulator).
+
+    Members beside the ports: with links, ``snapshot`` pulse, ``link_address`` and ``link_value`` for the registers of
+    the links (value one cycle later).
     """
 
-    def __init__(self, plan: Plan, build: int = 0, modules: tuple[str, ...] | None = None):
-        self.plan, self.build = plan, build
-        network = plan.network
-        self.engines = [StageEngine(network, planned) for planned in plan.stages]
+    def __init__(self, plan: Plan, build: int = 0, modules: tuple[str, ...] | None = None, board: int = 0):
+        self.plan, self.build, self.board = plan, build, board
+        network, own = plan.network, plan.on(board)
+        self.first, self.last = board == 0, board == len(plan.boards) - 1
+        self.engines = [StageEngine(network, planned) for planned in own]
         self.stages: list[wiring.Component] = list(self.engines)
         if modules is not None:
             self.stages = [
                 Emitted(engine, module) for engine, module in zip(self.engines, modules, strict=True)
             ]
-        self.channels = channel_names(plan)
-        last = plan.stages[-1]
-        self.loss = SoftmaxCrossEntropy(network.loss, last.fold.pn, last.fold.pn)
-        word = lanes(plan.image_lanes, network.input.width)
-        members: dict[str, object] = {
-            "image": In(stream.Signature(data.StructLayout({"data": word, "last": 1}))),
-            "label": In(stream.Signature(16)),
-            "result": Out(stream.Signature(self.loss.result.payload.shape())),
-            "bus": In(BUS),
+        self.channels = channel_names(plan, board)
+        members: dict[str, object] = {}
+        if self.first:
+            word = lanes(plan.image_lanes, network.input.width)
+            members["image"] = In(stream.Signature(data.StructLayout({"data": word, "last": 1})))
+            members["label"] = In(stream.Signature(16))
+            members["result"] = Out(stream.Signature(RESULT))
+        else:
+            members |= boundary_ports(plan.links[board - 1], "up")
+        if not self.last:
+            members |= boundary_ports(plan.links[board], "down")
+        if plan.links:
+            members |= {"snapshot": Out(1), "link_address": Out(8), "link_value": In(32)}
+        members |= {
+            "command": In(stream.Signature(COMMAND)),
+            "reply": Out(stream.Signature(32)),
             "channel_valid": Out(len(self.channels)),
             "channel_ready": Out(len(self.channels)),
         }
-        self.probes: dict[str, object] = {}
-        for i, (engine, ports) in enumerate(zip(self.engines, self.stages, strict=True)):
-            self.probes[f"probe_y{i}"] = ports.y
-            if engine.backs:
-                self.probes[f"probe_dy{i}"] = ports.probe_dy
-            if engine.shape.backward:
-                self.probes[f"probe_dx{i}"] = ports.dx
-        self.probes["probe_dz"] = self.loss.dz
+        self.probes = self._probes(network, own)
         for name, port in self.probes.items():
             shape = port.payload.shape()
             members[name] = Out(wiring.Signature({"valid": Out(1), "ready": Out(1), "payload": Out(shape)}))
         super().__init__(members)
 
+    def _probes(self, network, own) -> dict[str, object]:
+        """Streams that simulations record, by the name of their port."""
+        found: dict[str, object] = {}
+        for i, (engine, ports) in enumerate(zip(self.engines, self.stages, strict=True)):
+            streams = ports.signature.members
+            if "y" in streams:
+                found[f"probe_y{i}"] = ports.y
+            if engine.backs:
+                found[f"probe_dy{i}"] = ports.probe_dy
+            if "dx" in streams:
+                found[f"probe_dx{i}"] = ports.dx
+        if self.last:
+            pn = own[-1].fold.pn
+            self.loss = SoftmaxCrossEntropy(network.loss, pn, pn)
+            found["probe_dz"] = self.loss.dz
+        return found
+
     def elaborate(self, platform):
         m = Module()
-        plan, stages = self.plan, self.stages
+        plan, stages = self.plan.alone(self.board), self.stages
         host = Host(plan, self.build, max(engine.peek_delay for engine in self.engines))
         m.submodules.host = host
-        wiring.connect(m, wiring.flipped(self.bus), host.bus)
+        m.submodules.commands = commands = CommandBus(self.board)
+        wiring.connect(m, wiring.flipped(self.command), commands.command)
+        wiring.connect(m, commands.reply, wiring.flipped(self.reply))
+        wiring.connect(m, commands.bus, host.bus)
         for i, engine in enumerate(stages):
             m.submodules[f"stage_{i}"] = engine
             m.d.comb += [
@@ -125,79 +113,86 @@ class Core(wiring.Component):
             for i, engine in enumerate(stages):
                 with m.Case(i):
                     m.d.comb += host.counter.eq(engine.counter)
+        if self.plan.links:
+            m.d.comb += [
+                self.snapshot.eq(host.snapshot),
+                self.link_address.eq(host.bus.addr),
+                host.link.eq(self.link_value),
+            ]
 
-        frame = self._chain(m)
-        self._loss(m, host)
+        self.flow = Flow(m, self.plan, self.board, self, stages)
+        frame = self._image(m) if self.first else None
+        side = (plan.network.in_shape[2], plan.image_lanes)
+        y = self.flow.forward((frame.o, side) if frame is not None else None)
+        self.flow.backward(self._loss(m, host, y) if self.last else None)
+        self._pass_on(m)
         self._status(m, host, frame)
         self._watch(m)
         return m
 
-    def _relane(self, m, name, source, target, width, o, i):
-        """Connect o to i through a lane conversion; (run, lanes) as in Relane."""
-        if source == target:
-            wiring.connect(m, o, i)
-            return
-        relane = Relane(width, source, target)
-        m.submodules[name] = relane
-        wiring.connect(m, o, relane.i)
-        wiring.connect(m, relane.o, i)
-
-    def _chain(self, m):
+    def _image(self, m):
+        """The image's beats, checked."""
         plan, network = self.plan, self.plan.network
         height, width, channels = network.in_shape
         beats = height * width * -(-channels // plan.image_lanes)
-        frame = FrameCheck(lanes(plan.image_lanes, network.input.width), beats)
-        m.submodules.frame = frame
+        m.submodules.frame = frame = FrameCheck(lanes(plan.image_lanes, network.input.width), beats)
         wiring.connect(m, wiring.flipped(self.image), frame.i)
-        first = plan.stages[0]
-        x_side = (first.stage.cin, first.fold.folding.pc)
-        self._relane(
-            m, "x_0", (channels, plan.image_lanes), x_side, network.input.width, frame.o, self.stages[0].x
-        )
-        for i in range(1, len(plan.stages)):
-            before, behind = plan.stages[i - 1], plan.stages[i]
-            y_side = (before.stage.N, before.fold.pn)
-            x_side = (behind.stage.cin, behind.fold.folding.pc)
-            engine, follower = self.stages[i - 1], self.stages[i]
-            self._relane(m, f"x_{i}", y_side, x_side, before.stage.y.width, engine.y, follower.x)
-            if self.engines[i - 1].backs:
-                self._relane(m, f"dy_{i - 1}", x_side, y_side, before.stage.dy.width, follower.dx, engine.dy)
         return frame
 
-    def _loss(self, m, host):
+    def _loss(self, m, host, y):
+        """The loss behind the last stage; its error and that one's layout."""
         m.submodules.loss = loss = self.loss
-        engine, last = self.stages[-1], self.plan.stages[-1]
-        network = self.plan.network
+        network, last = self.plan.network, self.plan.stages[-1]
         # Groups end a word each; the loss takes one run of all classes.
-        own, run = (last.stage.N, last.fold.pn), (network.loss.classes, last.fold.pn)
-        self._relane(m, "z", own, run, last.stage.y.width, engine.y, loss.z)
-        wiring.connect(m, wiring.flipped(self.label), loss.label)
-        wiring.connect(m, loss.result, wiring.flipped(self.result))
+        run = (network.loss.classes, last.fold.pn)
+        self.flow.join("z", last.stage.y.width, y, (loss.z, run))
+        label = self.label if self.first else self.up_label
+        wiring.connect(m, wiring.flipped(label), loss.label)
+        wiring.connect(m, loss.result, wiring.flipped(self._result))
         m.d.comb += [loss.train.eq(host.train), host.bad_label.eq(loss.bad_label)]
-        if self.engines[-1].backs:
-            self._relane(m, "dz", run, own, last.stage.dy.width, loss.dz, engine.dy)
-        else:
+        if not self.engines[-1].backs:
             m.d.comb += loss.dz.ready.eq(1)
+        return loss.dz, run
+
+    @property
+    def _result(self):
+        """Where results leave this board."""
+        return self.result if self.first else self.up_result
+
+    def _pass_on(self, m):
+        """Labels and results of a board without the loss."""
+        if not self.last:
+            label = self.label if self.first else self.up_label
+            wiring.connect(m, wiring.flipped(label), wiring.flipped(self.down_label))
+            wiring.connect(m, wiring.flipped(self.down_result), wiring.flipped(self._result))
 
     def _status(self, m, host, frame):
         taken, given = Signal(32), Signal(32)
-        with m.If(frame.first):
-            m.d.sync += taken.eq(taken + 1)
-        with m.If(self.result.valid & self.result.ready):
+        with m.If(self._result.valid & self._result.ready):
             m.d.sync += given.eq(given + 1)
         training = [
             ports for engine, ports in zip(self.engines, self.stages, strict=True) if engine.shape.gradient
         ]
+        quiet = Cat(engine.quiet for engine in training).all()
         m.d.comb += [
             host.samples.eq(given),
-            host.bad_frame.eq(frame.bad),
             host.held.eq(Cat(engine.held for engine in training).all()),
-            host.idle.eq((taken == given) & Cat(engine.quiet for engine in training).all()),
+            host.idle.eq(quiet),
         ]
+        if frame is not None:
+            with m.If(frame.first):
+                m.d.sync += taken.eq(taken + 1)
+            m.d.comb += [host.bad_frame.eq(frame.bad), host.idle.eq((taken == given) & quiet)]
 
     def _watch(self, m):
-        bits = {"image": self.image, "label": self.label, "loss.z": self.loss.z, "loss.dz": self.loss.dz}
-        bits["result"] = self.result
+        streams = {name: getattr(self, name) for name in ("image", "label", "result") if self.first}
+        streams |= {
+            name.replace("_", ".", 1): getattr(self, name)
+            for name in self.signature.members
+            if name.startswith(("up_", "down_"))
+        }
+        if self.last:
+            streams |= {"loss.z": self.loss.z, "loss.dz": self.loss.dz}
         owned = {
             name: (ports, bit)
             for engine, ports in zip(self.engines, self.stages, strict=True)
@@ -208,7 +203,7 @@ class Core(wiring.Component):
                 ports, k = owned[name]
                 valid, ready = ports.channel_valid[k], ports.channel_ready[k]
             else:
-                valid, ready = bits[name].valid, bits[name].ready
+                valid, ready = streams[name].valid, streams[name].ready
             m.d.comb += [self.channel_valid[bit].eq(valid), self.channel_ready[bit].eq(ready)]
         for name, port in self.probes.items():
             probe = getattr(self, name)

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..plan.plan import Plan
-from ..plan.registers import DEVICE_ID, GLOBAL, SPACES, STAGE_BASE, STAGE_COUNTERS, STAGE_STRIDE
+from ..plan.registers import DEVICE_ID, GLOBAL, LINK_BASE, SPACES, STAGE_BASE, STAGE_COUNTERS, STAGE_STRIDE
 from .stage import HOST_LAYOUT
 
 __all__ = ["BUS", "Host"]
@@ -25,7 +25,8 @@ class Host(wiring.Component):
     A register takes 2 cycles of the bus, a counter 5, reading an element of a memory 5 + ``peek_delay``.
 
     Members: ``bus``; settings out (``train``, ``hold``, ``rate``, ``batch``, ``seed``); ``stage`` (whom
-    ``host`` speaks to, and whose ``counter`` is asked), ``host``, ``peeked``; status in.
+    ``host`` speaks to, and whose ``counter`` is asked), ``host``, ``peeked``; ``link``: value of
+    the link register that the bus names; status in.
     """
 
     def __init__(self, plan: Plan, build: int, peek_delay: int):
@@ -46,6 +47,7 @@ class Host(wiring.Component):
                 "counter_stage": Out(stages),
                 "counter_select": Out(range(len(STAGE_COUNTERS))),
                 "counter": In(32),
+                "link": In(32),
                 "snapshot": Out(1),
                 "samples": In(32),
                 "idle": In(1),
@@ -114,6 +116,8 @@ class Host(wiring.Component):
                     m.d.sync += value.eq(source)
         with m.If(bus.addr >= STAGE_BASE):
             m.d.sync += value.eq(self.counter)
+        with m.If(bus.addr >= LINK_BASE):
+            m.d.sync += value.eq(self.link)
         m.d.comb += self.host.peek.eq(strobe & ~bus.write & is_data)
         with m.If(strobe & bus.write), m.Switch(bus.addr):
             with m.Case(names["control"]):

@@ -9,7 +9,7 @@ from ..ir.stage import Loss, Stage, Update
 from .plan import StagePlan
 
 __all__ = [
-    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency",
+    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency",
     "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks", "update_cycles",
 ]  # fmt: skip
 
@@ -24,6 +24,8 @@ RELU = 1
 FIFO = 1
 FRAME = 1
 RELANE = 1
+LINK = 40
+"""Both ends of a link beside the cable: packing, crossings of clocks, a short frame stored before it is checked."""
 CHUNK_BITS = 17
 """Bits of dW that one multiplication of the update takes."""
 

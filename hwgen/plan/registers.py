@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .links import LINK_COUNTERS
 from .plan import Plan
 
 __all__ = [
-    "CONTROL_HOLD", "CONTROL_TRAIN", "DEVICE_ID", "GLOBAL", "SPACES", "STAGE_BASE", "STAGE_COUNTERS", "STAGE_STRIDE",
-    "STATUS_BAD_FRAME", "STATUS_BAD_LABEL", "STATUS_HELD", "STATUS_IDLE", "Register", "channel_names", "stage_register",
+    "CONTROL_HOLD", "CONTROL_TRAIN", "DEVICE_ID", "GLOBAL", "LINK_BASE", "LINK_REGISTERS", "LINK_STRIDE", "SPACES",
+    "STAGE_BASE", "STAGE_COUNTERS", "STAGE_STRIDE", "STATUS_BAD_FRAME", "STATUS_BAD_LABEL", "STATUS_HELD",
+    "STATUS_IDLE", "Register", "channel_names", "link_register", "stage_register",
 ]  # fmt: skip
 
 DEVICE_ID = 0x4857474E  # "HWGN"
@@ -111,17 +113,45 @@ def stage_register(stage: int, counter: str) -> int:
     return STAGE_BASE + STAGE_STRIDE * stage + STAGE_COUNTERS.index(counter)
 
 
-def channel_names(plan: Plan) -> tuple[str, ...]:
-    """Names of the channels whose valid and ready bits `channel_valid` and `channel_ready` show, bit 0
-    first."""
-    names = ["image", "label"]
-    for planned in plan.stages:
-        stage = planned.stage
-        names += [f"{stage.name}.x", f"{stage.name}.window", f"{stage.name}.sums", f"{stage.name}.y"]
-        if not (stage.frozen and stage.dx is None):
+LINK_BASE = 0x8000
+LINK_STRIDE = 32
+LINK_REGISTERS: tuple[str, ...] = ("state", "peer_low", "peer_high", *LINK_COUNTERS)
+"""Registers of each of a board's two links, at LINK_BASE + LINK_STRIDE·side (0: towards the host, 1: away from it):
+number of the state in links.LINK_STATES, identity that the peer showed, counters at the last snapshot."""
+
+
+def link_register(side: int, name: str) -> int:
+    """Word address of a link's register."""
+    return LINK_BASE + LINK_STRIDE * side + LINK_REGISTERS.index(name)
+
+
+def channel_names(plan: Plan, board: int = 0) -> tuple[str, ...]:
+    """Names of the channels of a board whose valid and ready bits `channel_valid` and `channel_ready` show, bit 0
+    first: host or link before ("up"), stages, loss, link behind ("down")."""
+    names = ["image", "label"] if board == 0 else _boundary(plan, board - 1, "up")
+    for planned in plan.on(board):
+        stage, part = planned.stage, planned.part
+        names += [f"{stage.name}.x", f"{stage.name}.window", f"{stage.name}.sums"]
+        names += [f"{stage.name}.sums_in"] if part.takes_sums else []
+        names.append(f"{stage.name}.sums_out" if part.sends_sums else f"{stage.name}.y")
+        backs = not (stage.frozen and stage.dx is None)
+        if backs:
             names += [f"{stage.name}.dy", f"{stage.name}.errors"]
         if not stage.frozen:
             names.append(f"{stage.name}.store")
         if stage.dx is not None:
-            names += [f"{stage.name}.back", f"{stage.name}.dx"]
-    return (*names, "loss.z", "loss.dz", "result")
+            names.append(f"{stage.name}.back")
+            names += [f"{stage.name}.back_in"] if part.takes_back else []
+            names.append(f"{stage.name}.back_out" if part.sends_back else f"{stage.name}.dx")
+        if backs and part.takes_sums and part.last:
+            names.append(f"{stage.name}.masked_out")
+    if board == len(plan.boards) - 1:
+        names += ["loss.z", "loss.dz"]
+    else:
+        names += _boundary(plan, board, "down")
+    return (*names, "result") if board == 0 else tuple(names)
+
+
+def _boundary(plan: Plan, link: int, side: str) -> list[str]:
+    channels = (*plan.links[link].down, *plan.links[link].up)
+    return [f"{side}.{channel.kind}" for channel in channels if channel.kind != "management"]

@@ -114,8 +114,8 @@ class _Stage:
         self.times.x.append(times)
         return times
 
-    def forward(self, x: Ints) -> Ints:
-        """Cycle in which the last word of each pixel of y is given."""
+    def sums(self, x: Ints) -> Ints:
+        """Cycle in which the last forward sum of each pixel is given, in raster order."""
         planned, fold = self.planned, self.fold
         ready = np.maximum.reduceat(x[self.needed] + L.WINDOW - self.offset, self.starts)
         ready[0] = max(ready[0], self.version)
@@ -127,6 +127,11 @@ class _Stage:
             pixels = self._after("sort", complete + 2, fold.y_words) - 1
         else:
             pixels = complete - (np.repeat(self.sizes, self.sizes) - 1 - self.offset)
+        return pixels
+
+    def activate(self, pixels: Ints) -> Ints:
+        """Cycle in which the last word of each pixel of y is given, from that of its sums."""
+        planned = self.planned
         if planned.stage.relu:
             pixels = pixels + L.RELU
         self.times.relu.append(pixels)
@@ -136,8 +141,8 @@ class _Stage:
         self.times.y.append(pixels + L.FIFO)
         return pixels + L.FIFO
 
-    def backward(self, dy: Ints) -> Ints | None:
-        """Cycle in which the last word of each pixel of dx is given (every word, if x is one pixel); None: no dx."""
+    def mask(self, dy: Ints) -> Ints:
+        """Cycle in which the masked errors of each pixel enter the array's replay."""
         planned, fold = self.planned, self.fold
         dy = self._after("dy", dy - fold.y_words + 1, fold.y_words) - 1
         self.times.dy.append(dy)
@@ -149,6 +154,12 @@ class _Stage:
         if planned.stage.relu:
             dy = dy + L.RELU
         self.times.masked.append(dy)
+        return dy
+
+    def backward(self, dy: Ints) -> Ints | None:
+        """Cycle in which the last word of each pixel of dx is given (every word, if x is one pixel), from that of its
+        masked errors; None: no dx."""
+        planned, fold = self.planned, self.fold
         ready = np.maximum.reduceat(dy + L.REPLAY - self.offset, self.starts)
         ends = self._after("backward", ready, self.costs)
         self.times.backward.append(ends)
@@ -189,13 +200,86 @@ def _down(times: Ints, stage: _Stage, source: tuple[int, int]) -> Ints:
     return arrived
 
 
+class _Chain:
+    """The stages of a plan, their parts and the links between them."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.stages = [_Stage(planned) for planned in plan.stages]
+        self.ends: dict[tuple[int, str], int] = {}
+
+    def wholes(self) -> list[list[_Stage]]:
+        """The parts of every stage of the network."""
+        found: list[list[_Stage]] = [[] for _ in self.plan.network.stages]
+        for stage in self.stages:
+            found[stage.planned.stage.index].append(stage)
+        return found
+
+    def cross(self, times: Ints, link: int, kind: str) -> Ints:
+        """Pixels of a channel on the other side of a link."""
+        plan = self.plan.links[link]
+        (channel,) = (each for each in (*plan.down, *plan.up) if each.kind == kind)
+        cost = -(-channel.words(plan.width) // len(times))
+        ends = chain(times, cost, self.ends.get((link, kind), -(1 << 40)))
+        self.ends[link, kind] = int(ends[-1])
+        return ends + L.LINK + plan.latency
+
+    def forward(self, parts: list[_Stage], x: Ints, side: tuple[int, int]) -> tuple[Ints, tuple[int, int]]:
+        """Pixels of y, and their layout, from those of x where the first part stands."""
+        y: Ints | None = None
+        for stage in parts:
+            planned = stage.planned
+            if not planned.part.first:
+                x = self.cross(x, planned.board - 1, "x")
+            own = (planned.stage.cin, stage.fold.folding.pc)
+            taken = stage.take_x(_up(_through(x, side, own), planned.stage.window.pixels_in))
+            pixels = stage.sums(taken)
+            if planned.part.takes_sums and y is not None:
+                pixels = np.maximum(pixels, self.cross(y, planned.board - 1, "sums"))
+            if planned.part.sends_sums:
+                stage.times.relu.append(pixels)
+                stage.times.y.append(pixels)
+                y = pixels
+                continue
+            own_y = stage.activate(pixels)
+            if y is not None and planned.part.cut != "input_channels":
+                own_y = np.maximum(own_y, self.cross(y, planned.board - 1, "y"))
+            y = own_y
+        assert y is not None
+        return y, (parts[-1].planned.stage.N, parts[-1].fold.pn)
+
+    def backward(self, parts: list[_Stage], dy: Ints, side: tuple[int, int]) -> Ints | None:
+        """Pixels of dx from those of the error of y where the last part stands."""
+        dx: Ints | None = None
+        errors = _down(dy, parts[-1], side)
+        for stage in reversed(parts):
+            planned = stage.planned
+            if not planned.part.last:
+                errors = self.cross(errors, planned.board, "dy")
+            masked = stage.mask(errors)
+            if planned.part.cut == "input_channels":
+                errors = masked
+            own = stage.backward(masked)
+            if own is None:
+                continue
+            if dx is not None:
+                came = self.cross(dx, planned.board, "back" if planned.part.takes_back else "dx")
+                own = np.maximum(own, came if len(came) == len(own) else came[-1])
+            dx = own
+        return dx
+
+
 def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
-    """Times of ``samples`` training samples in batches, sample s offered at cycle s·``pace`` or later."""
-    network, stages = plan.network, [_Stage(planned) for planned in plan.stages]
+    """Times of ``samples`` training samples in batches, sample s offered at cycle s·``pace`` or later.
+
+    Results are those at the host's port."""
+    network, line = plan.network, _Chain(plan)
+    stages, wholes = line.stages, line.wholes()
     batch = network.update.batch
     height, width, channels = network.in_shape
     beats = -(-channels // plan.image_lanes)
     classes = network.loss.classes
+    home = sum(L.LINK + link.latency for link in plan.links)
     results: list[int] = []
     loss_end = image_end = -(1 << 40)
     last = 0
@@ -205,23 +289,25 @@ def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
         image_end = int(y[-1]) + 1
         y = y + L.FRAME
         side = (channels, plan.image_lanes)
-        for stage in stages:
-            own = (stage.planned.stage.cin, stage.fold.folding.pc)
-            x = _up(_through(y, side, own), stage.planned.stage.window.pixels_in)
-            y = stage.forward(stage.take_x(x))
-            side = (stage.planned.stage.N, stage.fold.pn)
+        for i, parts in enumerate(wholes):
+            board = parts[0].planned.board
+            if i and board != wholes[i - 1][-1].planned.board:
+                y = line.cross(y, board - 1, "x")
+            y, side = line.forward(parts, y, side)
         taken = max(int(y[-1]) + min(classes, side[1]) - 1, loss_end)
         loss_end = taken + L.loss_cycles(network.loss)
-        results.append(taken + L.result_latency(network.loss))
+        results.append(taken + L.result_latency(network.loss) + home)
         first = taken + L.dz_latency(network.loss, side[1])
         last_error = first + max(0, classes - side[1]) * (L.dz_latency(network.loss, 1) - classes - 12)
         dy: Ints | None = np.full(len(y), last_error, dtype=np.int64)
-        for stage in reversed(stages):
-            planned = stage.planned
-            if dy is None or (planned.stage.frozen and planned.stage.dx is None):
+        for i, parts in reversed(list(enumerate(wholes))):
+            own = parts[0].planned
+            if dy is None or (own.stage.frozen and own.stage.dx is None):
                 break
-            dy = stage.backward(_down(dy, stage, side))
-            side = (planned.stage.cin, stage.fold.folding.pc)
+            dy = line.backward(parts, dy, side)
+            side = (own.stage.cin, parts[0].fold.folding.pc)
+            if dy is not None and i and wholes[i - 1][-1].planned.board != own.board:
+                dy = line.cross(dy, own.board - 1, "dy")
         if (sample + 1) % batch == 0 or sample == samples - 1:
             for stage in stages:
                 if not stage.planned.stage.frozen:

@@ -1,0 +1,183 @@
+"""How tensors flow on one board: from stage to stage, to the loss and back, and over both of its links."""
+
+from __future__ import annotations
+
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..plan.links import Channel, LinkPlan
+from ..plan.plan import Plan, StagePlan
+from .channels import MergeChannels, SplitChannels
+from .loss import RESULT
+from .relane import Relane
+from .stream import Fork, lanes
+
+__all__ = ["Flow", "boundary_ports", "channel_shape"]
+
+
+def channel_shape(channel: Channel):
+    """Payload of a channel word."""
+    if channel.kind == "label":
+        return 16
+    return RESULT if channel.kind == "result" else lanes(channel.lanes, channel.bits)
+
+
+def boundary_ports(link: LinkPlan, side: str) -> dict[str, object]:
+    """Ports of a board's core towards a link ("up": the board before, "down": the one behind), management left out."""
+    ports: dict[str, object] = {}
+    for channels, away in ((link.down, True), (link.up, False)):
+        for channel in channels:
+            if channel.kind != "management":
+                flow = Out if away == (side == "down") else In
+                ports[f"{side}_{channel.kind}"] = flow(stream.Signature(channel_shape(channel)))
+    return ports
+
+
+class Flow:
+    """Connects the stages of a board. ``layout``: (run, lanes) of a stream, as in Relane.
+
+    ``core`` has the boundary ports; ``stages`` are what carries the stages' ports, in order.
+    """
+
+    def __init__(self, m, plan: Plan, board: int, core: wiring.Component, stages):
+        self.m, self.plan, self.core, self.stages = m, plan, core, stages
+        self.planned = plan.on(board)
+        self.channels: dict[str, Channel] = {}
+        for side, link in (("up", board - 1), ("down", board)):
+            if 0 <= link < len(plan.links):
+                both = (*plan.links[link].down, *plan.links[link].up)
+                self.channels |= {f"{side}_{channel.kind}": channel for channel in both}
+
+    def boundary(self, name: str):
+        """A boundary stream and its layout; None if this board has no such channel."""
+        if name not in self.channels:
+            return None
+        channel = self.channels[name]
+        return wiring.flipped(getattr(self.core, name)), (channel.run, channel.lanes)
+
+    def join(self, name: str, width: int, source, target) -> None:
+        """Connects one (stream, layout) to another, through a Relane where the layouts differ."""
+        (o, before), (i, behind) = source, target
+        if before == behind:
+            wiring.connect(self.m, o, i)
+            return
+        relane = Relane(width, before, behind)
+        self.m.submodules[name] = relane
+        wiring.connect(self.m, o, relane.i)
+        wiring.connect(self.m, relane.o, i)
+
+    def forward(self, image):
+        """Connects all stages forward, from (stream, layout) of the image, None on a board that gets none.
+
+        Returns the last stage's y, None if its part hands on something else.
+        """
+        x = image or self.boundary("up_x")
+        for i, planned in enumerate(self.planned):
+            x = self._x(i, planned, x)
+        if x is not None and self.boundary("down_x") is not None and self.planned[-1].part.last:
+            self.join("to_next", self.planned[-1].stage.y.width, x, self.boundary("down_x"))
+            return None
+        return x
+
+    def backward(self, dz) -> None:
+        """Connects all stages backward, from (stream, layout) of the loss's error, None on a board without a loss."""
+        error = dz or self.boundary("down_dy")
+        for i, planned in reversed(list(enumerate(self.planned))):
+            error = self._dy(i, planned, error)
+        if error is not None and self.boundary("up_dy") is not None and self.planned[0].part.first:
+            self.join("to_previous", self.planned[0].stage.dx.width, error, self.boundary("up_dy"))
+
+    def _x(self, i: int, planned: StagePlan, x):
+        """x of stage i from ``x``, and what passes it; its y, complete as far as this board knows it."""
+        stage, part, ports = planned.stage, planned.part, self.stages[i]
+        own = (ports.x, (stage.cin, planned.fold.folding.pc))
+        if part.last:
+            self.join(f"x_{i}", stage.x.width, x, own)
+        elif part.cut == "output_channels":
+            self._fork(f"x_fork_{i}", stage.x.width, x, own, self.boundary("down_x"))
+        else:
+            self._split(f"x_split_{i}", stage.x.width, x, own, self.boundary("down_x"), stage.in_channels)
+        if part.takes_sums:
+            whole = self.plan.whole(planned)
+            behind = (ports.sums_in, (stage.N, planned.fold.pn))
+            self.join(f"sums_in_{i}", whole.psum_bits, self.boundary("up_sums"), behind)
+        if part.sends_sums:
+            sums = (ports.sums_out, (stage.N, planned.fold.pn))
+            self.join(f"sums_out_{i}", self.plan.whole(planned).psum_bits, sums, self.boundary("down_sums"))
+            return None
+        y = (ports.y, (stage.N, planned.fold.pn))
+        if part.cut in ("output_channels", "groups"):
+            if not part.first:
+                before = self.boundary("up_y")
+                counts = (before[1][0], stage.out_channels)
+                y = self._merge(f"y_merge_{i}", stage.y.width, before, y, counts)
+            if not part.last:
+                self.join(f"y_out_{i}", stage.y.width, y, self.boundary("down_y"))
+                return None
+        return y
+
+    def _dy(self, i: int, planned: StagePlan, error):
+        """Errors of stage i from ``error``, and what passes it; its dx, complete as far as this board knows it."""
+        stage, part, ports = planned.stage, planned.part, self.stages[i]
+        if "dy" not in ports.signature.members:
+            return None
+        own = (ports.dy, (stage.N, planned.fold.pn))
+        if part.first or (part.takes_sums and part.last):
+            self.join(f"dy_{i}", stage.dy.width, error, own)
+        elif part.cut == "input_channels":
+            self._fork(f"dy_fork_{i}", stage.dy.width, error, own, self.boundary("up_dy"))
+        else:
+            others = error[1][0] - stage.out_channels
+            self._split(f"dy_split_{i}", stage.dy.width, error, self.boundary("up_dy"), own, others)
+        if "masked_out" in ports.signature.members:
+            masked = (ports.masked_out, (stage.N, planned.fold.pn))
+            self.join(f"masked_{i}", stage.dy.width, masked, self.boundary("up_dy"))
+        if stage.dx is None:
+            return None
+        return self._dx(i, planned)
+
+    def _dx(self, i: int, planned: StagePlan):
+        stage, part, ports = planned.stage, planned.part, self.stages[i]
+        own, bits = (stage.cin, planned.fold.folding.pc), self.plan.whole(planned).col_bits
+        if part.takes_back:
+            self.join(f"back_in_{i}", bits, self.boundary("down_back"), (ports.back_in, own))
+        if part.sends_back:
+            self.join(f"back_out_{i}", bits, (ports.back_out, own), self.boundary("up_back"))
+            return None
+        dx = (ports.dx, own)
+        if part.cut in ("input_channels", "groups"):
+            if not part.last:
+                behind = self.boundary("down_dx")
+                counts = (stage.in_channels, behind[1][0])
+                dx = self._merge(f"dx_merge_{i}", stage.dx.width, dx, behind, counts)
+            if not part.first:
+                self.join(f"dx_out_{i}", stage.dx.width, dx, self.boundary("up_dx"))
+                return None
+        return dx
+
+    def _fork(self, name, width, source, first, second) -> None:
+        """Both get every word."""
+        fork = Fork(source[0].payload.shape(), 2)
+        self.m.submodules[name] = fork
+        wiring.connect(self.m, source[0], fork.i)
+        self.join(f"{name}_0", width, (fork.o[0], source[1]), first)
+        self.join(f"{name}_1", width, (fork.o[1], source[1]), second)
+
+    def _split(self, name, width, source, low, high, count) -> None:
+        """The first ``count`` channels of a pixel to ``low``, the rest to ``high``."""
+        total = source[1][0]
+        P = max(layout[1] for _, layout in (source, low, high))
+        split = SplitChannels(width, count, total - count, P)
+        self.m.submodules[name] = split
+        self.join(f"{name}_i", width, source, (split.i, (total, P)))
+        self.join(f"{name}_low", width, (split.o[0], (count, P)), low)
+        self.join(f"{name}_high", width, (split.o[1], (total - count, P)), high)
+
+    def _merge(self, name, width, low, high, counts):
+        """The channels of ``low``, then those of ``high``, as one (stream, layout)."""
+        P = max(low[1][1], high[1][1])
+        merge = MergeChannels(width, *counts, P)
+        self.m.submodules[name] = merge
+        self.join(f"{name}_low", width, low, (merge.i[0], (counts[0], P)))
+        self.join(f"{name}_high", width, high, (merge.i[1], (counts[1], P)))
+        return merge.o, (sum(counts), P)
