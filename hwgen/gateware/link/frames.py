@@ -1,0 +1,90 @@
+"""What travels on a cable: words, headers, trailers, the hello."""
+
+from __future__ import annotations
+
+from amaranth import *
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.crc.catalog import CRC32_ISO_HDLC
+from amaranth.lib.wiring import In, Out
+
+__all__ = [
+    "ACKNOWLEDGE", "CREDIT", "HEADER", "HELLO", "MAX_DEPTH", "MAX_FRAME_WORDS", "SEQUENCE_BITS", "WIDTHS", "Kind",
+    "PhySignature", "crc32", "phy_word",
+]  # fmt: skip
+
+WIDTHS = (64, 128, 256)
+"""Bits of a link word."""
+SEQUENCE_BITS = 10
+"""Of data frames; at most half of them are on their way."""
+MAX_FRAME_WORDS = 255
+"""Payload words that a header can tell."""
+MAX_DEPTH = 32767
+"""Link words of a receive buffer, half of what a credit limit counts to."""
+
+
+class Kind(enum.Enum, shape=2):
+    """What a frame is. 0 is none of them: zeros are no header."""
+
+    CONTROL = 1
+    DATA = 2
+    HELLO = 3
+
+
+HEADER = data.StructLayout(
+    {
+        "kind": Kind,
+        "channel": 4,
+        "credit_channel": 4,
+        "length": 8,
+        "sequence": SEQUENCE_BITS,
+        "acknowledge": SEQUENCE_BITS,
+        "credit": 16,
+        "tick": 8,
+        "nack": 1,
+        "epoch": 1,
+    }
+)
+"""The first word of a frame, in its low 64 bits; the rest is zero.
+
+``length`` payload words of ``channel``; ``sequence`` of a data frame, in a control frame that of the next data
+frame; ``acknowledge`` the next sequence number expected; ``credit`` words that may have been sent in all on
+``credit_channel`` (mod 2^16); ``tick`` counts frames of any kind; ``nack`` asks for a replay; ``epoch`` is the low bit
+of the addressee's session, so that what was sent to it before its reset is not taken.
+"""
+
+HELLO = data.StructLayout({"session": 8, "seen_session": 8, "seen": 1})
+"""The second payload word of a hello; the first is the identity. ``seen``: the peer's hello came, of
+``seen_session``."""
+
+ACKNOWLEDGE = data.StructLayout({"sequence": SEQUENCE_BITS, "nack": 1})
+"""What a good frame says of the other direction: the next sequence number expected, and whether to go back."""
+CREDIT = data.StructLayout({"channel": 4, "limit": 16})
+"""Words that may have been sent in all on a channel (mod 2^16)."""
+
+
+def phy_word(width: int) -> data.StructLayout:
+    """A word on the cable: ``data``, and ``last`` on the trailer of a frame."""
+    return data.StructLayout({"data": width, "last": 1})
+
+
+class PhySignature(wiring.Signature):
+    """What a link end sees of its transceiver, from the end's side.
+
+    Members: ``tx`` stream of ``phy_word``; ``rx`` a word whenever ``rx_valid`` (it cannot be refused); ``up``: the
+    transceiver carries words.
+    """
+
+    def __init__(self, width: int):
+        super().__init__(
+            {
+                "tx": Out(stream.Signature(phy_word(width))),
+                "rx": In(phy_word(width)),
+                "rx_valid": In(1),
+                "up": In(1),
+            }
+        )
+
+
+def crc32(width: int):
+    """Parameters of the CRC-32 over words of ``width`` bits (``compute`` is its model)."""
+    return CRC32_ISO_HDLC(data_width=width)
