@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import importlib
 
-__all__ = ["Dataset", "Formats", "Model", "Q", "__version__", "calibrate", "nn"]
+__all__ = ["Cluster", "Dataset", "Formats", "Link", "Model", "Q", "__version__", "calibrate", "nn"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Cluster": "hwgen.target",
     "Dataset": "hwgen.data",
     "Formats": "hwgen.ir.formats",
+    "Link": "hwgen.target",
     "Model": "hwgen.frontend.dsl",
     "Q": "hwgen.numeric",
     "calibrate": "hwgen.frontend.calibrate",

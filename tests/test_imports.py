@@ -11,7 +11,7 @@ HOMES = {"sim": "hwgen.sim", "boards": "hwgen.boards", "templates": "hwgen.templ
 
 LAYERS = (
     ("hwgen.errors", "hwgen.numeric", "hwgen.numeric_tables", "hwgen.boards", "hwgen.templates"),
-    ("hwgen.toolchain", "hwgen.target"),
+    ("hwgen.toolchain", "hwgen.target", "hwgen.target_chain", "hwgen.target_fields", "hwgen.target_files"),
     ("hwgen.ir",),
     ("hwgen.data",),
     ("hwgen.frontend", "hwgen.passes", "hwgen.ref"),

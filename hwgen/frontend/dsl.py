@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 
+from ..errors import TargetError
 from ..ir.formats import Formats
 from ..ir.graph import Graph, Node, Optimizer
 from ..ir.initial import Parameters, initial_parameters
 from ..ir.ops import OPS, SoftmaxCrossEntropy, Unknown
 from ..ir.stage import Network
 from ..passes import lower
+from ..target import Cluster
 from .arguments import spell
 from .nn import SGD, Layer
 from .nn import SoftmaxCrossEntropy as softmax_cross_entropy
@@ -29,8 +32,9 @@ class Model:
 
     ``input`` is (H, W, C) or (features,); ``layers`` run one after another. ``weights`` gives first weights
     as real arrays by name ("conv1" or "conv1.weight": [kh, kw, Cin/groups, Cout], "conv1.bias": [Cout];
-    Linear: [1, 1, in, out]); what is not given is drawn from the seed. Nothing is checked before
-    :meth:`network`, which reports every mistake at once.
+    Linear: [1, 1, in, out]); what is not given is drawn from the seed. ``cluster`` is what the model runs on: a
+    Cluster, or what :meth:`Cluster.parse` takes. Nothing is checked before :meth:`network`, which reports every
+    mistake at once.
     """
 
     input: tuple[int, ...]
@@ -40,6 +44,7 @@ class Model:
     formats: Formats = Formats()
     weights: Mapping[str, object] = field(default_factory=dict)
     name: str | None = None
+    cluster: Cluster | str | os.PathLike[str] | None = None
 
     def graph(self) -> Graph:
         """The model as a graph, mistakes noted in it."""
@@ -82,6 +87,7 @@ class Model:
         weights: object = self.weights
         if not isinstance(weights, Mapping) or not all(isinstance(name, str) for name in weights):
             problems.append(f'weights: {spell(weights)}; give weights={{"conv1": array, ...}}')
+        problems += _cluster_problems(self.cluster)
         rule = Optimizer(optimizer.lr, optimizer.batch)
         return Graph(self.name or "model", shape, tuple(nodes), formats, rule, tuple(problems))
 
@@ -106,6 +112,17 @@ def _input_shape(value: object, problems: list[str]) -> tuple[int, ...]:
         return tuple(int(v) for v in value)  # type: ignore[attr-defined]
     problems.append(f"input: {spell(value)}; give (H, W, C) or (features,), positive integers")
     return ()
+
+
+def _cluster_problems(cluster: object) -> list[str]:
+    if isinstance(cluster, (str, os.PathLike)):
+        try:
+            Cluster.parse(cluster)
+        except TargetError as error:
+            return error.problems
+    elif cluster is not None and not isinstance(cluster, Cluster):
+        return [f'cluster: {spell(cluster)}; give cluster="vc709*3" or cluster=Cluster.chain("vc709", 3)']
+    return []
 
 
 def _listed(layers: object, problems: list[str]) -> list[object]:
