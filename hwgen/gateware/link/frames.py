@@ -1,8 +1,7 @@
-"""What travels on a cable: words, headers, trailers, the hello."""
+"""What travels on a cable: words, headers, the hello, the CRC."""
 
 from __future__ import annotations
 
-from amaranth import *
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.crc.catalog import CRC32_ISO_HDLC
 from amaranth.lib.wiring import In, Out

@@ -87,11 +87,10 @@ class Greeting(wiring.Component):
             m.d.sync += [self.shown.eq(1), self.peer.eq(self.identity)]
             with m.If(~match):
                 m.d.sync += self.refused.eq(1)
-            with m.Elif(heard & seen):
-                with m.If(other | ~answered):
-                    m.d.sync += self.restarted.eq(1)
-            with m.Else():
+            with m.Elif(~(heard & seen)):
                 m.d.sync += [heard.eq(1), seen.eq(answered), peer_session.eq(self.hello.session)]
+            with m.Elif(other | ~answered):
+                m.d.sync += self.restarted.eq(1)
         with m.Elif(self.done & self.good & to_us):
             m.d.sync += seen.eq(1)
         self._timers(m, woken, greeting & ~heard)

@@ -22,10 +22,10 @@ class Receiver(wiring.Component):
     """Writes payload words into a memory ahead of the verdict, which commits them or takes them back.
 
     A frame ends with the word that has ``last``; two cycles later ``done`` pulses, with ``good``: it had a
-    header, as many words as that says, at most ``frame_words``, and the right CRC; ``header``, ``identity`` and
-    ``hello`` (of a hello) are valid then. ``accept`` in that cycle commits its words; they leave by ``o``, one a cycle in
-    which ``o_valid``, that nobody can refuse. The memory never fills: a frame leaves faster than the next one
-    comes. While not ``up`` nothing is read, and a frame that has begun is forgotten.
+    header, as many words as that says, at most ``frame_words``, and the right CRC; ``header``, ``identity``
+    and ``hello`` (of a hello) are valid then. ``accept`` in that cycle commits its words; they leave by ``o`` in
+    cycles with ``o_valid``, one a cycle, and nobody can refuse them. The memory never fills: a frame leaves
+    faster than the next one comes. While not ``up`` nothing is read, and a frame that has begun is forgotten.
 
     Parameters: ``width`` bits of a word; ``frame_words``: payload words of the longest frame.
     """
