@@ -13,7 +13,7 @@ from .latency import loss_cycles
 __all__ = ["DEFAULT_MULTIPLIERS", "MAX_PES", "choose_foldings", "default_b", "least_pace", "tile_of"]
 
 DEFAULT_MULTIPLIERS = 256
-"""Multipliers that a network without any ``array=`` may take."""
+"""Multipliers a board that a network without any ``array=`` may take."""
 DEFAULT_B = 4
 """Pixels in a block unless asked for: a memory word is read and written once in so many cycles."""
 MAX_PES = 1 << 16
@@ -22,14 +22,17 @@ TILE = (9, 8)
 """Largest tile; bigger arrays are grids of equal tiles."""
 
 
-def choose_foldings(network: Network, image_lanes: int = 1) -> tuple[Folding, ...]:
-    """One folding a stage. Raises ModelError naming every illegal wish with its legal values."""
+def choose_foldings(network: Network, image_lanes: int = 1, boards: int = 1) -> tuple[Folding, ...]:
+    """One folding a stage, for so many boards. Raises ModelError naming every illegal wish with its legal values."""
     problems: list[str] = []
     fixed = [_wished(stage, problems) for stage in network.stages]
     if problems:
         raise ModelError(problems)
     given = [Fold(s, f).cycles for s, f in zip(network.stages, fixed, strict=True) if f is not None]
-    pace = max(least_pace(network, image_lanes), max(given) if given else _pace(network.stages))
+    pace = max(
+        least_pace(network, image_lanes),
+        max(given) if given else _pace(network.stages, boards * DEFAULT_MULTIPLIERS),
+    )
     chosen = tuple(
         folding or _cheapest(stage, pace) for stage, folding in zip(network.stages, fixed, strict=True)
     )
@@ -130,8 +133,8 @@ def _fits(fold: Fold) -> bool:
     return fold.depth <= MAX_PES and fold.pk * fold.pn <= MAX_PES
 
 
-def _pace(stages: Sequence[Stage]) -> int:
-    """The least cycles a sample that DEFAULT_MULTIPLIERS allow (or the fewest multipliers at all)."""
+def _pace(stages: Sequence[Stage], multipliers: int) -> int:
+    """The least cycles a sample that so many multipliers allow (or the fewest multipliers at all)."""
     table = [
         [(Fold(stage, f).cycles, Fold(stage, f).multipliers) for f in _options(stage)] for stage in stages
     ]
@@ -140,11 +143,8 @@ def _pace(stages: Sequence[Stage]) -> int:
     while low < high:
         middle = (low + high) // 2
         pace = candidates[middle]
-        need = [
-            min((m for cycles, m in rows if cycles <= pace), default=DEFAULT_MULTIPLIERS + 1)
-            for rows in table
-        ]
-        if sum(need) <= DEFAULT_MULTIPLIERS:
+        need = [min((m for cycles, m in rows if cycles <= pace), default=multipliers + 1) for rows in table]
+        if sum(need) <= multipliers:
             high = middle
         else:
             low = middle + 1

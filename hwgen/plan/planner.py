@@ -7,11 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from ..ir.stage import Network
+from ..target import Cluster
 from . import latency as L
-from .buffers import least_depths, stall_free_depths
-from .fold import Fold
-from .foldings import choose_foldings, tile_of
-from .plan import Depths, Plan, Prediction, StagePlan
+from .budget import check_budgets, multiplier_room
+from .buffers import stall_free_depths
+from .chain import chain_links, chain_stages, with_channel_depths
+from .cuts import Chooser, Cut, balanced_cuts
+from .foldings import choose_foldings
+from .plan import Plan, Prediction
 from .schedule import Times, run_schedule
 
 __all__ = ["bottleneck", "plan_network", "predict"]
@@ -20,29 +23,38 @@ PACED_SAMPLES = 8
 """Samples from which on the paced schedule repeats itself, for any chain whose pipeline holds fewer."""
 
 
-def plan_network(network: Network, image_lanes: int = 1) -> Plan:
-    """The plan of one device that trains ``network``.
+def plan_network(
+    network: Network, image_lanes: int = 1, cluster: Cluster | None = None, choose: Chooser = balanced_cuts
+) -> Plan:
+    """The plan of one device, or of the boards of ``cluster``, that train ``network``.
 
-    Arrays as the user asked for, the others so that no stage is slower (see foldings); buffers so deep that
-    the schedule never waits for room; both are then predictions that simulation confirms. Raises ModelError
-    for an illegal folding.
+    Arrays as the user asked for, the others so that no stage is slower (see foldings); cuts as ``choose`` says; buffers
+    so deep that the schedule never waits for room; both are then predictions that simulation confirms. Raises
+    ModelError for an illegal folding or cut, and for a board or link that cannot hold what it gets.
     """
-    stages = []
-    for stage, folding in zip(network.stages, choose_foldings(network, image_lanes), strict=True):
-        tile = tile_of(Fold(stage, folding))
-        planned = StagePlan(stage, folding, tile, Depths(1, 1, 1, 1, 1, 1, 1))
-        stages.append(replace(planned, depths=least_depths(planned, 2, 2)))
-    plan = Plan(network, tuple(stages), image_lanes, Prediction(0, 0, 0, "", 0))
+    boards = cluster.boards if cluster is not None else ()
+    foldings = choose_foldings(network, image_lanes, max(1, len(boards)))
+    cuts = tuple(Cut(0) for _ in network.stages)
+    if cluster is not None:
+        cuts = choose(network, foldings, [multiplier_room(network, board) for board in boards])
+    stages = chain_stages(network, foldings, cuts)
+    links = chain_links(network, stages, cluster) if cluster is not None else ()
+    names = tuple(board.name for board in boards) or ("",)
+    plan = Plan(network, stages, image_lanes, Prediction(0, 0, 0, "", 0), names, links)
     pace, _ = bottleneck(plan)
+    plan = replace(plan, links=with_channel_depths(links, pace))
     # No version to wait for: the batch is as long as the run.
     endless = replace(network, update=replace(network.update, batch=1 << 20))
-    samples = PACED_SAMPLES + 2 * len(stages)
+    trip = 2 * sum(link.latency + L.LINK for link in links)
+    samples = PACED_SAMPLES + 2 * len(stages) + trip // pace
     times = run_schedule(replace(plan, network=endless), samples, pace)
     deep = tuple(
         replace(planned, depths=stall_free_depths(planned, events)) if events.backward else planned
         for planned, events in zip(plan.stages, times.stages, strict=True)
     )
     plan = replace(plan, stages=deep)
+    if cluster is not None:
+        check_budgets(plan, cluster, pace)
     return replace(plan, prediction=predict(plan))
 
 

@@ -1,0 +1,150 @@
+"""From cuts to a chain: every board's parts with their foldings, and what each link carries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..ir.stage import Network, Stage
+from ..target import Cluster
+from .buffers import least_depths
+from .cuts import Cut, parts_of
+from .fold import Fold, Folding
+from .foldings import tile_of
+from .links import Channel, LinkPlan, channel_lanes
+from .part import Part, part_stage
+from .plan import Depths, StagePlan
+
+__all__ = [
+    "COMMAND_BITS",
+    "FRAME_WORDS",
+    "chain_links",
+    "chain_stages",
+    "part_folding",
+    "with_channel_depths",
+]
+
+COMMAND_BITS = 57
+LABEL_BITS = 16
+RESULT_BITS = 48
+REPLY_BITS = 32
+FRAME_WORDS = 64
+"""Most payload words of a frame: 3 % of the words are then header and trailer."""
+MANAGEMENT_DEPTH = 256
+"""Commands and replies under way: a read-back then keeps a register bus busy over long chains."""
+SAMPLE_DEPTH = 16
+LEAST_DEPTH = 64
+
+
+def part_folding(whole: Fold, part: Part) -> Folding:
+    """The folding of a part: as many folds as the whole stage has, over fewer rows or columns."""
+    folding, channels = whole.folding, part.high - part.low
+    if part.cut == "output_channels":
+        return replace(folding, pn=math.ceil(channels / whole.fn))
+    if part.cut == "input_channels":
+        return replace(folding, pc=math.ceil(channels / whole.cgs))
+    return folding
+
+
+def chain_stages(network: Network, foldings: Sequence[Folding], cuts: Sequence[Cut]) -> tuple[StagePlan, ...]:
+    """All parts in the order of the chain, with the least depths."""
+    found = []
+    for stage, folding, cut in zip(network.stages, foldings, cuts, strict=True):
+        for part in parts_of(cut):
+            board = cut.board + part.index
+            own = part_folding(Fold(stage, folding), part)
+            planned = StagePlan(
+                part_stage(stage, part, board), own, (1, 1), Depths(1, 1, 1, 1, 1, 1, 1), part, board
+            )
+            planned = replace(planned, tile=tile_of(planned.fold))
+            found.append(replace(planned, depths=least_depths(planned, 2, 2)))
+    return tuple(found)
+
+
+def chain_links(network: Network, stages: Sequence[StagePlan], cluster: Cluster) -> tuple[LinkPlan, ...]:
+    """Every cable with its channels, least depths."""
+    links = []
+    for index, cable in enumerate(cluster.links):
+        last = [planned for planned in stages if planned.board == index][-1]
+        following = next(planned for planned in stages if planned.board == index + 1)
+        down, up = _crossing(network, last, following, cable.width)
+        clock = cluster.boards[index].device.clock_mhz
+        latency = math.ceil(cable.latency * clock / cable.clock_mhz)
+        replay = 1 << (2 * cable.latency + 4 * FRAME_WORDS - 1).bit_length()
+        links.append(
+            LinkPlan(index, cable.width, down, up, FRAME_WORDS, max(replay, 8 * FRAME_WORDS), latency)
+        )
+    return tuple(links)
+
+
+def _fixed(kind: str, bits: int, depth: int) -> Channel:
+    return Channel(kind, -1, 0, 0, 0, 1, bits, 1, depth)
+
+
+def _crossing(
+    network: Network, last: StagePlan, following: StagePlan, width: int
+) -> tuple[tuple[Channel, ...], tuple[Channel, ...]]:
+    """Channels of a boundary, away from the host and towards it; the table of docs/chain.md."""
+    whole, part = network.stages[last.stage.index], last.part
+    behind = network.stages[following.stage.index]
+    down = [_fixed("management", COMMAND_BITS, MANAGEMENT_DEPTH), _fixed("label", LABEL_BITS, SAMPLE_DEPTH)]
+    up = [_fixed("management", REPLY_BITS, MANAGEMENT_DEPTH), _fixed("result", RESULT_BITS, SAMPLE_DEPTH)]
+
+    def tensor(kind: str, stage: Stage, pixels: int, low: int, high: int, bits: int) -> Channel:
+        run = high - low
+        return Channel(
+            kind, stage.index, low, high, pixels, run, bits, channel_lanes(run, bits, width), LEAST_DEPTH
+        )
+
+    inputs, outputs = whole.in_channels, whole.out_channels
+    x_pixels, y_pixels = whole.window.pixels_in, math.prod(whole.out_shape[:2])
+    backs = not (whole.frozen and whole.dx is None)
+    dx_bits = whole.dx.width if whole.dx is not None else 0
+    x_end, y_end = part.inputs(whole).stop, part.outputs(whole).stop
+    if part.last:
+        pixels = behind.window.pixels_in
+        down.append(tensor("x", behind, pixels, 0, behind.in_channels, behind.x.width))
+        if behind.dx is not None:
+            up.append(tensor("dy", whole, pixels, 0, behind.in_channels, behind.dx.width))
+    elif part.cut == "input_channels":
+        down += [
+            tensor("x", whole, x_pixels, x_end, inputs, whole.x.width),
+            tensor("sums", whole, whole.M, 0, outputs, whole.psum_bits),
+        ]
+        up += [tensor("dy", whole, whole.M, 0, outputs, whole.dy.width)] if backs else []
+        up += [tensor("dx", whole, x_pixels, x_end, inputs, dx_bits)] if dx_bits else []
+    else:
+        passed = 0 if part.cut == "output_channels" else x_end
+        down += [
+            tensor("x", whole, x_pixels, passed, inputs, whole.x.width),
+            tensor("y", whole, y_pixels, 0, y_end, whole.y.width),
+        ]
+        up += [tensor("dy", whole, y_pixels, 0, y_end, whole.dy.width)] if backs else []
+        if dx_bits and part.cut == "output_channels":
+            up.append(tensor("back", whole, x_pixels, 0, inputs, whole.col_bits))
+        elif dx_bits:
+            up.append(tensor("dx", whole, x_pixels, x_end, inputs, dx_bits))
+    return tuple(down), tuple(up)
+
+
+def with_channel_depths(links: Sequence[LinkPlan], pace: int) -> tuple[LinkPlan, ...]:
+    """Receive buffers that hold what comes in a round trip at ``pace`` cycles a sample, a frame and a pixel more."""
+
+    def deep(link: LinkPlan, channel: Channel) -> Channel:
+        if channel.kind in ("management", "label", "result"):
+            return channel
+        trip = 2 * link.latency + 4 * link.frame_words
+        words = math.ceil(channel.words(link.width) * trip / pace)
+        pixel = channel.words(link.width) // channel.pixels
+        depth = words + link.frame_words + 2 * pixel
+        return replace(channel, depth=1 << (depth - 1).bit_length())
+
+    return tuple(
+        replace(
+            link,
+            down=tuple(deep(link, channel) for channel in link.down),
+            up=tuple(deep(link, channel) for channel in link.up),
+        )
+        for link in links
+    )

@@ -1,0 +1,247 @@
+"""Where a network is cut over a chain of boards: the choice, by the user's pins and a balance of multipliers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from ..errors import ModelError
+from ..ir.stage import Network, Stage
+from .fold import Fold, Folding
+from .part import WHOLE, Part
+
+__all__ = [
+    "BALANCED",
+    "POSITIONS",
+    "Chooser",
+    "Cut",
+    "axis_channels",
+    "balanced_cuts",
+    "natural_axis",
+    "parts_of",
+]
+
+BALANCED = 1.25
+"""Cuts between stages are taken if no board then has more than so many times its share; else layers are cut too."""
+POSITIONS = 32
+"""Places inside a layer that the balance considers, evenly spread."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where one stage stands: part p on board ``board`` + p, with channels bounds[p]..bounds[p+1] of the axis."""
+
+    board: int
+    axis: str = "whole"
+    bounds: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Parts."""
+        return max(1, len(self.bounds) - 1)
+
+
+Chooser = Callable[[Network, Sequence[Folding], Sequence[int]], tuple[Cut, ...]]
+"""What chooses cuts: network, foldings of the whole stages, multipliers that every board can hold → a cut a stage."""
+
+
+def axis_channels(stage: Stage, axis: str) -> int:
+    """Channels (or groups) along a cut's axis."""
+    return {"output_channels": stage.N, "input_channels": stage.cin, "groups": stage.groups}[axis]
+
+
+def legal_axes(stage: Stage) -> list[str]:
+    """Axes with two or more channels. A grouped layer is cut by whole groups: its groups share no sum."""
+    axes = ["groups"] if stage.groups > 1 else ["output_channels", "input_channels"]
+    return [axis for axis in axes if axis_channels(stage, axis) > 1]
+
+
+def natural_axis(stage: Stage) -> str | None:
+    """The legal axis over which the fewest bits cross at half of the layer; None if there is none."""
+    x = stage.window.pixels_in * stage.in_channels
+    y = math.prod(stage.out_shape)
+    conv = stage.M * stage.out_channels
+    backs = not (stage.frozen and stage.dx is None)
+    dy, dx = (stage.dy.width if backs else 0), (stage.dx.width if stage.dx else 0)
+    crossing = {
+        "output_channels": (
+            x * stage.x.width + y // 2 * stage.y.width,
+            y // 2 * dy + x * (stage.col_bits if stage.dx else 0),
+        ),
+        "input_channels": (x // 2 * stage.x.width + conv * stage.psum_bits, conv * dy + x // 2 * dx),
+        "groups": (x // 2 * stage.x.width + y // 2 * stage.y.width, y // 2 * dy + x // 2 * dx),
+    }
+    return min(legal_axes(stage), key=lambda axis: max(crossing[axis]), default=None)
+
+
+def parts_of(cut: Cut) -> list[Part]:
+    """The parts of a stage, in the order of the boards."""
+    if cut.count == 1:
+        return [WHOLE]
+    bounds = list(pairwise(cut.bounds))
+    return [Part(cut.axis, p, len(bounds), low, high) for p, (low, high) in enumerate(bounds)]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A stage's pins, checked: its axis, the inner places where it may (or must) be cut, the first board or None."""
+
+    axis: str | None
+    inner: tuple[int, ...]
+    must: bool
+    board: int | None
+
+
+def balanced_cuts(
+    network: Network, foldings: Sequence[Folding], capacities: Sequence[int]
+) -> tuple[Cut, ...]:
+    """Pins kept, the rest so that the fullest board is as empty as it can be, in multipliers of its capacity.
+
+    Exact (dynamic program over POSITIONS places a layer). Raises ModelError naming every illegal pin, and if the
+    boards are more than the network has parts for.
+    """
+    problems: list[str] = []
+    places = [_place(stage, len(capacities), problems) for stage in network.stages]
+    if problems:
+        raise ModelError(problems)
+    weights = [Fold(s, f).multipliers for s, f in zip(network.stages, foldings, strict=True)]
+    share = sum(weights) / sum(capacities)
+    edges = _search(network.stages, places, weights, capacities, inside=False)
+    if edges is not None and edges[0] <= BALANCED * share:
+        return edges[1]
+    inside = _search(network.stages, places, weights, capacities, inside=True)
+    if inside is None:
+        raise ModelError(_impossible(network, places, len(capacities)))
+    return inside[1]
+
+
+def _impossible(network: Network, places: Sequence[_Place], boards: int) -> str:
+    pinned = [
+        f"{stage.name} from board {place.board} on"
+        for stage, place in zip(network.stages, places, strict=True)
+        if place.board is not None
+    ]
+    if pinned:
+        return (
+            f"cluster: no way to lay the layers in their order over {boards} boards, none empty, with "
+            f"{', '.join(pinned)}; change device or shares"
+        )
+    most = sum(1 + len(place.inner) for place in places)
+    return f"cluster: {boards} boards, but the network has parts for {most} at most; take fewer boards"
+
+
+def _place(stage: Stage, boards: int, problems: list[str]) -> _Place:
+    pin, found = stage.place, len(problems)
+    axes = legal_axes(stage)
+    axis = natural_axis(stage)
+    wanted = len(pin.device) if pin.device else len(pin.shares) if pin.shares else 1
+    if pin.split is not None:
+        axis = "groups" if stage.groups > 1 and pin.split == "output_channels" else pin.split
+        if axis not in axes:
+            why = "it has groups" if stage.groups > 1 else "there is but one channel"
+            legal = f"legal: {', '.join(axes)}" if axes else "it cannot be cut"
+            problems.append(f"{stage.name}: split={pin.split!r}: {why}; {legal}")
+    if pin.device is not None and max(pin.device) >= boards:
+        problems.append(
+            f"{stage.name}: device={max(pin.device)}: no such board, the cluster has {boards}; "
+            f"give 0..{boards - 1}"
+        )
+    if axis is None and wanted > 1:
+        problems.append(f"{stage.name}: {wanted} boards, but it cannot be cut; give one board")
+    if len(problems) > found:
+        return _Place(None, (), False, None)
+    first = pin.device[0] if pin.device else None
+    if axis is None or (pin.device is not None and wanted == 1):
+        return _Place(axis, (), False, first)
+    channels = axis_channels(stage, axis)
+    if wanted == 1:
+        step = max(1, channels // POSITIONS)
+        return _Place(axis, tuple(range(step, channels, step)), False, None)
+    shares = pin.shares or tuple(channels * (p + 1) // wanted - channels * p // wanted for p in range(wanted))
+    if sum(shares) != channels or min(shares) < 1:
+        what = "groups" if axis == "groups" else f"{axis.replace('_', ' ')}"
+        problems.append(
+            f"{stage.name}: shares={shares} of {channels} {what}; give {wanted} that sum to {channels}"
+        )
+        return _Place(None, (), False, None)
+    return _Place(axis, tuple(accumulate(shares))[:-1], True, first)
+
+
+Point = tuple[int, int]
+"""(stage, channel of its axis): a place in the line of all layers; (stage, 0) stands before it."""
+
+
+def _search(
+    stages: Sequence[Stage],
+    places: Sequence[_Place],
+    weights: Sequence[int],
+    capacities: Sequence[int],
+    inside: bool,
+) -> tuple[float, tuple[Cut, ...]] | None:
+    """The least greatest load over the capacities, and its cuts; None if no way keeps the pins."""
+    points: list[Point] = []
+    for i, place in enumerate(places):
+        inner = place.inner if inside or place.must else ()
+        points += [(i, 0), *((i, c) for c in inner)]
+    points.append((len(stages), 0))
+    at = [_weight(stages, places, weights, point) for point in points]
+    least = {0: (0.0, 0, (points[0],))}
+    for board, capacity in enumerate(capacities):
+        following: dict[int, tuple[float, int, tuple[Point, ...]]] = {}
+        for start, (load, cuts, way) in least.items():
+            for end in range(start + 1, len(points)):
+                if not _fits(places, points[start], points[end], board):
+                    continue
+                worst = max(load, (at[end] - at[start]) / capacity)
+                option = (worst, cuts + (points[end][1] > 0), (*way, points[end]))
+                if end not in following or option[:2] < following[end][:2]:
+                    following[end] = option
+        least = following
+    found = least.get(len(points) - 1)
+    return None if found is None else (found[0], _cuts(places, stages, found[2]))
+
+
+def _weight(stages: Sequence[Stage], places: Sequence[_Place], weights: Sequence[int], point: Point) -> float:
+    """Multipliers before a point."""
+    stage, channel = point
+    before = float(sum(weights[:stage]))
+    if channel:
+        axis = places[stage].axis
+        assert axis is not None
+        before += weights[stage] * channel / axis_channels(stages[stage], axis)
+    return before
+
+
+def _fits(places: Sequence[_Place], start: Point, end: Point, board: int) -> bool:
+    """Whether ``board`` may hold what lies between two points."""
+    last = end[0] if end[1] else end[0] - 1
+    for i in range(start[0], last + 1):
+        place = places[i]
+        low = start[1] if i == start[0] else 0
+        high = end[1] if i == end[0] and end[1] else None
+        if place.must:
+            inner = (0, *place.inner)
+            if low not in inner or high != (*place.inner, None)[inner.index(low)]:
+                return False  # exactly one part of it
+        if place.board is not None:
+            part = (0, *place.inner).index(low) if place.must else 0
+            if board != place.board + part:
+                return False
+            if not place.must and (low or high is not None):
+                return False
+    return True
+
+
+def _cuts(places: Sequence[_Place], stages: Sequence[Stage], way: Sequence[Point]) -> tuple[Cut, ...]:
+    found = []
+    for i, place in enumerate(places):
+        inner = [point[1] for point in way if point[0] == i and point[1] > 0]
+        board = max(k for k, point in enumerate(way) if point <= (i, 0))
+        if inner and place.axis is not None:
+            channels = axis_channels(stages[i], place.axis)
+            found.append(Cut(board, place.axis, (0, *inner, channels)))
+        else:
+            found.append(Cut(board))
+    return tuple(found)
