@@ -1,14 +1,13 @@
-"""What travels on a cable: words, headers, the hello, the CRC."""
+"""What travels on a cable: words, headers, the hello."""
 
 from __future__ import annotations
 
 from amaranth.lib import data, enum, stream, wiring
-from amaranth.lib.crc.catalog import CRC32_ISO_HDLC
 from amaranth.lib.wiring import In, Out
 
 __all__ = [
     "ACKNOWLEDGE", "CREDIT", "HEADER", "HELLO", "MAX_DEPTH", "MAX_FRAME_WORDS", "SEQUENCE_BITS", "WIDTHS", "Kind",
-    "PhySignature", "crc32", "phy_word",
+    "PhySignature", "phy_word",
 ]  # fmt: skip
 
 WIDTHS = (64, 128, 256)
@@ -82,8 +81,3 @@ class PhySignature(wiring.Signature):
                 "up": In(1),
             }
         )
-
-
-def crc32(width: int):
-    """Parameters of the CRC-32 over words of ``width`` bits (``compute`` is its model)."""
-    return CRC32_ISO_HDLC(data_width=width)

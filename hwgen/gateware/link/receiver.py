@@ -8,7 +8,8 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from .frames import HEADER, HELLO, MAX_FRAME_WORDS, Kind, crc32, phy_word
+from .crc import Crc32
+from .frames import HEADER, HELLO, MAX_FRAME_WORDS, Kind, phy_word
 
 __all__ = ["Receiver", "tagged_word"]
 
@@ -53,7 +54,7 @@ class Receiver(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        crc = m.submodules.crc = crc32(self.width).create()
+        crc = m.submodules.crc = Crc32(self.width)
         word = Signal(phy_word(self.width), reset_less=True)
         present, payload = Signal(), Signal()
         first = Signal(init=1)

@@ -6,7 +6,8 @@ from amaranth import *
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .frames import ACKNOWLEDGE, CREDIT, HEADER, HELLO, SEQUENCE_BITS, Kind, crc32, phy_word
+from .crc import Crc32
+from .frames import ACKNOWLEDGE, CREDIT, HEADER, HELLO, SEQUENCE_BITS, Kind, phy_word
 from .ring import NEXT
 
 __all__ = ["NEWS_DELAY", "Sender"]
@@ -69,7 +70,7 @@ class Sender(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        crc = m.submodules.crc = crc32(self.width).create()
+        crc = m.submodules.crc = Crc32(self.width)
         step, put = Signal(), Signal()
         word = Signal(phy_word(self.width))
         part = Signal(_Part)
