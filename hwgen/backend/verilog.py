@@ -15,12 +15,16 @@ from amaranth.hdl import _ir, _nir
 from .. import __version__
 from ..errors import ToolError
 from ..gateware.array import Array
+from ..gateware.board import Board, link_end
 from ..gateware.core import Core
+from ..gateware.emitted import Emitted
+from ..gateware.link.end import LinkEnd
 from ..gateware.stage import StageEngine, array_offsets, array_shape
+from ..plan.links import LinkPlan
 from ..plan.part import WHOLE
 from ..plan.plan import Plan, StagePlan
 
-__all__ = ["TOP", "build_number", "emit"]
+__all__ = ["TOP", "board_top", "build_number", "emit"]
 
 TOP = "hwgen_core"
 
@@ -41,9 +45,38 @@ def emit(plan: Plan) -> dict[str, str]:
     ToolError if Yosys breaks off, as it does on a full disk.
     """
     files: dict[str, str] = {}
-    modules = tuple(_stage(plan, planned, files) for planned in plan.stages)
-    files[f"verilog/{TOP}.v"] = _convert(Core(plan, build_number(plan), modules), TOP)
+    if not plan.links:
+        modules = tuple(_stage(plan, planned, files) for planned in plan.stages)
+        files[f"verilog/{TOP}.v"] = _convert(Core(plan, build_number(plan), modules), TOP)
+        return files
+    ends: dict[str, LinkEnd] = {}
+    for index in range(len(plan.boards)):
+        modules = tuple(_stage(plan, planned, files) for planned in plan.on(index))
+        sides = {"up": index - 1, "down": index}
+        own = {
+            side: _end(plan.links[k], side, files, ends)
+            for side, k in sides.items()
+            if 0 <= k < len(plan.links)
+        }
+        board = Board(plan, index, build_number(plan), modules, own)
+        files[f"verilog/{board_top(index)}.v"] = _convert(board, board_top(index))
     return files
+
+
+def board_top(index: int) -> str:
+    """Verilog module of a board of a chain."""
+    return f"hwgen_board{index}"
+
+
+def _end(link: LinkPlan, side: str, files: dict[str, str], ends: dict[str, LinkEnd]) -> Emitted:
+    """A link's end, emitted once for all that are equal."""
+    depths = tuple(tuple(c.depth for c in channels) for channels in (link.down, link.up))
+    shape = depths if side == "down" else depths[::-1]
+    name = f"hwgen_link_{_digest(link.width, shape, link.frame_words, link.replay_words)}"
+    if name not in ends:
+        ends[name] = link_end(link, side)
+        files[f"verilog/{name}.v"] = _convert(ends[name], name)
+    return Emitted(ends[name], name, {"link": side})
 
 
 def _stage(plan: Plan, planned: StagePlan, files: dict[str, str]) -> str:

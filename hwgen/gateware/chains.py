@@ -72,7 +72,7 @@ def _widened(m, port, P, width, name):
     wide = stream.Signature(lanes(P, width)).create(path=(name,))
     m.d.comb += [wide.valid.eq(port.valid), port.ready.eq(wide.ready)]
     m.d.comb += [wide.payload[k].eq(port.payload[k]) for k in range(P)]
-    return wiring.flipped(wide)
+    return wide
 
 
 class ForwardChain(wiring.Component):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from amaranth import *
 from amaranth.hdl import Instance
 from amaranth.lib import wiring
@@ -11,20 +14,25 @@ __all__ = ["Emitted"]
 
 
 class Emitted(wiring.Component):
-    """Has the ports of ``component`` and is an instance of Verilog module ``module``.
+    """Has the ports of ``component`` and is an instance of Verilog module ``module``; ``domains`` names the domain here
+    for every other domain that the module has.
 
     Amaranth elaborates and emits every submodule anew; this lets equal engines and tiles be emitted once. It
     cannot run in Amaranth's own simulator.
     """
 
-    def __init__(self, component: wiring.Component, module: str):
-        self.module = module
+    def __init__(
+        self, component: wiring.Component, module: str, domains: Mapping[str, str] = MappingProxyType({})
+    ):
+        self.module, self.domains = module, domains
         component._MustUse__silence = True  # it lends its signature only and is never elaborated here
         super().__init__(component.signature)
 
     def elaborate(self, platform):
         m = Module()
         ports: dict[str, object] = {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
+        for inside, outside in self.domains.items():
+            ports[f"i_{inside}_clk"], ports[f"i_{inside}_rst"] = ClockSignal(outside), ResetSignal(outside)
         for path, member, value in self.signature.flatten(self):
             side = "i" if member.flow is In else "o"
             ports[f"{side}_{'__'.join(map(str, path))}"] = Value.cast(value)
