@@ -1,4 +1,4 @@
-"""Runs the cocotb bench of faults on a device: bad frames, bad labels, and manners on the bus."""
+"""Runs the cocotb bench of faults on a device: bad frames, bad labels, and manners of the command port."""
 
 from __future__ import annotations
 

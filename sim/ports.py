@@ -11,8 +11,7 @@ from ..plan.registers import GLOBAL
 
 __all__ = ["STREAMS", "Ports", "read_ports"]
 
-STREAMS = ("image", "label", "result")
-_BUS = ("valid", "write", "addr", "wdata", "ready", "rdata")
+STREAMS = ("command", "reply", "image", "label", "result")
 _DECLARATION = re.compile(
     r"^\s*(input|output)\s+(?:wire\s+|reg\s+)?(?:\[(\d+):0\]\s*)?(\w+)\s*;", re.MULTILINE
 )
@@ -42,7 +41,6 @@ class Ports:
         lines = ["#pragma once", f'#include "{model}.h"', f"#define HWGEN_MODEL {model}"]
         lines.append(f"#define HWGEN_STATUS_ADDRESS {GLOBAL['status'].address}")
         ports = [f"{stream}__{part}" for stream in STREAMS for part in ("valid", "ready", "payload")]
-        ports += [f"bus__{part}" for part in _BUS]
         lines += [f"#define PORT_{port.replace('__', '_')} {mangle(port)}" for port in ports]
         ports_of = ((mangle(f"{probe}__"), probe) for probe in self.probes)
         probes = "".join(f' X({port}, "{probe}")' for port, probe in ports_of)
@@ -66,7 +64,7 @@ def read_ports(files: Mapping[str, str], module: str = "hwgen_core") -> Ports:
     else:
         raise BuildError(f"verilog: no module {module} in {len(files)} files; build again")
     widths = {name: int(high or 0) + 1 for _, high, name in _DECLARATION.findall(found.group())}
-    needed = ["clk", "rst", "channel_valid", "channel_ready", *(f"bus__{part}" for part in _BUS)]
+    needed = ["clk", "rst", "channel_valid", "channel_ready"]
     needed += [f"{stream}__{part}" for stream in STREAMS for part in ("valid", "ready", "payload")]
     missing = [name for name in needed if name not in widths]
     if missing:

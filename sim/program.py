@@ -1,8 +1,10 @@
 """What a driver is told to do and what it brings back: a directory of small files, the same for every driver.
 
-In: ``program.txt``, one operation a line (see :class:`Program`); ``images.bin`` (beats of all images, 32-bit
-words), ``labels.bin``, ``order.bin`` (numbers of the images in the order of feeding), ``words.bin`` (data to
-load), ``shape.bin`` (beats of an image, words of a beat). Out: ``results.bin`` (prediction, loss, cycle low,
+In: ``program.txt``, one operation a line (see :class:`Program`), registers by board·65536 + address;
+``images.bin`` (beats of all images, 32-bit words), ``labels.bin``, ``order.bin`` (numbers of the images in the
+order of feeding), ``words.bin`` (data to load), ``shape.bin`` (beats of an image, words of a beat).
+
+Out: ``results.bin`` (prediction, loss, cycle low,
 cycle high), ``feeds.bin`` (cycle of the first and the last beat of each image, 64 bits), ``reads.bin`` (all
 words read), ``marks.bin`` (cycle and nanoseconds since the start, 64 bits each), one ``probe_*.bin`` a probe
 stream (32-bit words of every beat), ``outcome.txt`` (name and values a line). Little-endian.
@@ -21,14 +23,22 @@ from ..plan.registers import GLOBAL
 from .layout import Layout, Words, pack_lanes
 from .ports import Ports
 
-__all__ = ["Outcome", "Program", "Results", "read_outcome", "read_results", "write_program"]
+__all__ = ["BOARD_STRIDE", "Outcome", "Program", "Results", "read_outcome", "read_results", "write_program"]
 
 Ints = NDArray[np.int64]
+BOARD_STRIDE = 1 << 16
+"""Distance in program.txt between the same register of two boards."""
+
+
+def _address(board: int, register: str) -> int:
+    return board * BOARD_STRIDE + GLOBAL[register].address
 
 
 @dataclass
 class Program:
-    """Operations in order; each waits until it is done, except ``feed``, which queues samples and goes on.
+    """Operations in order. A read waits for all its answers; a write is done when the device has taken the
+    command, not when it has come to its board; ``feed`` queues samples and goes on. So that samples never
+    overtake the registers they depend on, ``feed`` first reads a word back from every board with such writes.
 
     ``reads`` counts the words that the read operations so far will have brought; each ``read`` returns the
     slice of ``reads.bin`` that its words will take.
@@ -41,26 +51,32 @@ class Program:
     fed: int = 0
     reads: int = 0
     marks: int = 0
+    unsettled: set[int] = field(default_factory=set)
 
-    def write(self, register: str, value: int) -> None:
+    def write(self, register: str, value: int, board: int = 0) -> None:
         """Write a global register."""
-        self.lines.append(f"write {GLOBAL[register].address} {value & 0xFFFFFFFF}")
+        self.lines.append(f"write {_address(board, register)} {value & 0xFFFFFFFF}")
+        self.unsettled.add(board)
 
-    def load(self, register: str, values: Ints) -> None:
+    def load(self, register: str, values: Ints, board: int = 0) -> None:
         """Write all ``values`` to one register, one after the other."""
         flat = (np.asarray(values, dtype=np.int64).reshape(-1) & 0xFFFFFFFF).astype(np.uint32)
-        self.lines.append(f"load {GLOBAL[register].address} {self.loaded} {len(flat)}")
+        self.lines.append(f"load {_address(board, register)} {self.loaded} {len(flat)}")
         self.words.append(flat)
         self.loaded += len(flat)
+        self.unsettled.add(board)
 
-    def read(self, address: int, count: int = 1, step: int = 0) -> slice:
+    def read(self, address: int, count: int = 1, step: int = 0, board: int = 0) -> slice:
         """Read ``count`` registers at ``address``, ``address`` + ``step``, ..."""
-        self.lines.append(f"read {address} {count} {step}")
+        self.lines.append(f"read {board * BOARD_STRIDE + address} {count} {step}")
         self.reads += count
+        self.unsettled.discard(board)
         return slice(self.reads - count, self.reads)
 
     def feed(self, samples: Ints, train: bool) -> None:
         """Queue images (numbers into the program's images), with their labels if ``train``."""
+        for board in sorted(self.unsettled):
+            self.read(GLOBAL["id"].address, board=board)
         self.lines.append(f"feed {self.fed} {len(samples)} {int(train)}")
         self.order.append(np.asarray(samples).astype(np.uint32))
         self.fed += len(samples)
@@ -69,9 +85,10 @@ class Program:
         """Wait until the device has given ``total`` results since reset."""
         self.lines.append(f"results {total}")
 
-    def status(self, mask: int, value: int) -> None:
-        """Wait until status & ``mask`` equals ``value``."""
-        self.lines.append(f"status {mask} {value}")
+    def status(self, mask: int, value: int, board: int = 0) -> None:
+        """Wait until a board's status & ``mask`` equals ``value``."""
+        self.lines.append(f"status {mask} {value} {board}")
+        self.unsettled.discard(board)
 
     def record(self, on: bool) -> None:
         """Start or stop the recording of the probe streams."""
@@ -89,8 +106,8 @@ class Outcome:
     """How a run ended: ``end`` is "done", "watchdog" or "limit"; bits of the channels in its last cycle.
 
     ``op`` is the number of the program's line that was waiting, ``fed`` and ``unfed`` count images handed to
-    the driver and those that the device has not taken, ``bus_waits`` tells of a register access without
-    answer. ``status`` is the status register after a hang, None where it was not asked or gave no answer.
+    the driver and those that the device has not taken, ``bus_waits`` tells of a command that is not taken or
+    has no answer. ``status`` is the status register after a hang, None where it was not asked or gave no answer.
     """
 
     end: str

@@ -56,7 +56,7 @@ def explain(outcome: Outcome, names: Sequence[str], waiting_for: str, watchdog: 
         head = f"watchdog: nothing moved for {watchdog} cycles (cycle {outcome.cycles})"
     head += f" while waiting for {waiting_for}; {outcome.results} results of {outcome.fed} images"
     if outcome.bus_waits:
-        return f"{head}; stuck channel: bus (an access has no answer)"
+        return f"{head}; stuck channel: command (a register access has no answer)"
     if blocked:
         rest = f", blocked too: {', '.join(blocked[:-1])}" if blocked[:-1] else ""
         return f"{head}; stuck channel: {blocked[-1]} (valid, not ready{rest})"

@@ -10,14 +10,11 @@ from hwgen.sim.layout import Layout, pack_lanes
 from hwgen.sim.ports import Ports
 from hwgen.sim.readback import device_probes
 from hwgen.sim.verify import counter_name
+from tiny_plan import tiny_plan
 
 from hwgen.data import Dataset
 from hwgen.ir.initial import initial_parameters
-from hwgen.ir.stage import Loss, Network, Stage, Update
-from hwgen.ir.window import Window2d
-from hwgen.numeric import Q
-from hwgen.plan.fold import Folding
-from hwgen.plan.plan import Depths, Plan, Prediction, StagePlan
+from hwgen.plan.plan import Plan
 from hwgen.plan.registers import (
     DEVICE_ID,
     GLOBAL,
@@ -51,7 +48,7 @@ class Sabotage:
     hang: tuple[int, str] | None = None
     status: tuple[int, int] | None = None
     surplus: bool = False
-    mute_bus: bool = False
+    mute: bool = False
     drop_word: bool = False
     device_id: int = DEVICE_ID
 
@@ -66,35 +63,6 @@ class FakeBuild:
     files: dict
     path: Path = Path()
     seed: int = 0
-
-
-def tiny_plan(batch=3, steady=(0, 2), frozen=False):
-    """A convolution in two groups with ReLU and pool, and a linear layer; foldings leave padding everywhere.
-
-    ``frozen``: the convolution does not train and has no backward pass, and the linear layer has no bias.
-    """
-    data, weight, master, bias, error = Q(8, 6), Q(8, 6), Q(16, 14), Q(16, 10), Q(8, 8)
-    window = Window2d(5, 4, (2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
-    pool = Window2d(4, 3, (2, 2), (2, 1), (0, 0, 0, 0), (1, 1))
-    conv = Stage(
-        "conv", 0, window, 4, 6, data, weight, master, bias, data, error, error, groups=2, relu=True,
-        pool=pool,
-    )  # fmt: skip
-    flat = Window2d(1, 1, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1))
-    if frozen:
-        conv = replace(conv, frozen=True, dx=None)
-    linear = Stage("linear", 1, flat, 24, 5, data, weight, master, bias, data, error, error)
-    if frozen:
-        linear = replace(linear, bias=None)
-    lr = Q(16, 16)
-    network = Network(
-        "tiny", data, (conv, linear), Loss(5, data, error), Update(lr, 3000, batch, 0.1 * batch),
-    )  # fmt: skip
-    plans = (
-        StagePlan(conv, Folding(2, 2, 2, 2), (2, 2), Depths(3, 10, 4, 3, 3, 40, 40)),
-        StagePlan(linear, Folding(1, 7, 3, 1), (7, 3), Depths(1, 2, 1, 0, 0, 0, 0)),
-    )
-    return Plan(network, plans, 3, Prediction(30.0, 120.0, 0.5, "conv", 40, steady))
 
 
 @dataclass
@@ -116,9 +84,8 @@ def _ports(plan):
     widths |= {
         "label__payload": 16,
         "result__payload": 48,
-        "bus__addr": 16,
-        "bus__wdata": 32,
-        "bus__rdata": 32,
+        "command__payload": 57,
+        "reply__payload": 32,
     }
     widths |= {"channel_valid": channels, "channel_ready": channels}
     for i, planned in enumerate(plan.stages):
@@ -244,11 +211,10 @@ def _verilog(plan, recording, beats, sabotage):
         "label__valid",
         "result__ready",
     }
-    inputs |= {f"bus__{part}" for part in ("valid", "write", "addr", "wdata")}
+    inputs |= {"command__payload", "command__valid", "reply__ready"}
     names = dict(widths)
-    for stream in (*streams, "result"):
+    for stream in (*streams, "result", "command", "reply"):
         names |= {f"{stream}__valid": 1, f"{stream}__ready": 1}
-    names |= {f"bus__{part}": 1 for part in ("valid", "write", "ready")}
     if sabotage.drop_word:
         names.pop("probe_y0__payload")
     declare = "".join(
@@ -303,8 +269,18 @@ module hwgen_core({", ".join(names)});
   assign label__ready = ~refused & ~bad_label & labels - given < 4;
   assign result__valid = resulting;
   assign result__payload = results[given - extra] ^ bad_load;
-  assign bus__ready = answering{" & 1'b0" if sabotage.mute_bus else ""};
-  assign bus__rdata = rdata;
+  reg waiting, replying;
+  reg [56:0] command;
+  reg [31:0] answer;
+  wire bus__valid = waiting & (bus__write | ~replying);
+  wire bus__write = command[56];
+  wire [15:0] bus__addr = command[47:32];
+  wire [31:0] bus__wdata = command[31:0];
+  wire other = command[55:48] != 0;
+  wire bus__ready = answering{" & 1'b0" if sabotage.mute else ""};
+  assign command__ready = ~waiting;
+  assign reply__valid = replying;
+  assign reply__payload = answer;
 {channels_text}
   wire idle = taken <= given & ~emitting & ~resulting & ~held & ~updating & done == 0;
   always @* begin
@@ -344,8 +320,14 @@ module hwgen_core({", ".join(names)});
       tick <= tick + 1;
       if (tick == 9) begin updating <= 0; done <= 0; version <= version + 1; end
     end
+    if (command__valid & command__ready) begin waiting <= 1; command <= command__payload; end
+    if (reply__valid & reply__ready) replying <= 0;
+    if (bus__valid & bus__ready) begin
+      waiting <= 0;
+      if (~bus__write) begin replying <= 1; answer <= other ? 0 : rdata; end
+    end
     answering <= bus__valid & ~answering;
-    if (bus__valid & ~answering) begin
+    if (bus__valid & ~answering & ~other) begin
       rdata <= 0;
       if (bus__write) begin
         if (bus__addr == {address["control"]}) control <= bus__wdata;
@@ -364,6 +346,7 @@ module hwgen_core({", ".join(names)});
       if (bus__addr == {address["id"]}) rdata <= 32'h{sabotage.device_id:x};
       if (bus__addr == {address["build"]}) rdata <= 32'h{BUILD_NUMBER:x};
       if (bus__addr == {address["samples"]}) rdata <= given;
+      if (bus__addr == {address["control"]}) rdata <= control;
       if (bus__addr == {address["cycles_low"]}) rdata <= cycles_copy;
       if (bus__addr == {address["status"]})
         rdata <= {{held, bad_label, bad_frame, idle}} | (refused ? {refusal} : 0);
@@ -375,7 +358,7 @@ module hwgen_core({", ".join(names)});
       beat <= 0; space <= 0; extra <= 0;
       control <= 1; ops <= 0; ops_copy <= 0; cycles <= 0; cycles_copy <= 0; version_copy <= 0; rdata <= 0;
       emitting <= 0; resulting <= 0; held <= 0; updating <= 0; answering <= 0; bad_load <= 0; bad_frame <= 0;
-      bad_label <= 0;
+      bad_label <= 0; waiting <= 0; replying <= 0;
     end
   end
 endmodule

@@ -81,7 +81,7 @@ def test_lint_is_clean(device):
 
 
 def test_faults(device, tmp_path):
-    assert run_faults(device.plan, device.files, tmp_path, "icarus") == 9
+    assert run_faults(device.plan, device.files, tmp_path, "icarus") == 11
 
 
 def test_a_changed_sign_is_found(device):

@@ -37,13 +37,40 @@ def test_operations_and_their_numbers():
     rate, data = GLOBAL["rate"].address, GLOBAL["data"].address
     assert program.lines == [
         f"write {rate} 4294967294", f"load {data} 0 4", f"load {data} 4 1", "read 5 1 0", "read 7 3 2",
-        "feed 0 2 1", "feed 2 1 0", "mark", "mark", "results 3", "status 8 8", "record 1",
+        "feed 0 2 1", "feed 2 1 0", "mark", "mark", "results 3", "status 8 8 0", "record 1",
     ]  # fmt: skip
     assert np.concatenate(program.words).tolist() == [1, 0xFFFFFFFF, 2, 3, 4]
     assert program.fed == 3
     assert [waiting_for(program, op) for op in (0, 9, 10, 12)] == [
         f"register {rate}", "result 3", "all gradients of a batch", "the end",
     ]  # fmt: skip
+
+
+def test_registers_of_other_boards():
+    program = Program()
+    program.write("rate", 1, board=2)
+    program.load("data", np.array([5]), board=255)
+    program.read(9, 2, 1, board=3)
+    program.status(1, 1, board=4)
+    assert program.lines == [
+        "write 131076 1", "load 16711693 0 1", "read 196617 2 1", "status 1 1 4",
+    ]  # fmt: skip
+
+
+def test_samples_follow_the_registers_that_they_depend_on():
+    """A word is read back from every board with a write of which nothing came back yet."""
+    program = Program()
+    for board in (2, 0, 1, 3, 4):
+        program.write("control", 1, board=board)
+    program.load("data", np.array([1]), board=4)
+    assert program.read(3, board=1) == slice(0, 1)
+    program.status(1, 1, board=3)
+    program.feed(np.array([0]), train=False)
+    program.feed(np.array([0]), train=False)
+    assert program.lines[-5:] == [
+        "read 0 1 0", "read 131072 1 0", "read 262144 1 0", "feed 0 1 0", "feed 1 1 0",
+    ]  # fmt: skip
+    assert program.read(0) == slice(4, 5)
 
 
 def test_files_of_a_program(tmp_path, build):
@@ -133,7 +160,7 @@ def _outcome(**changes):
         ({"valid": 0b0111, "ready": 0b0001}, r"stuck channel: c \(valid, not ready, blocked too: b\)"),
         ({"valid": 0b0001, "ready": 0b0111}, r"stuck channel: b \(ready, nothing comes, also starving: c\)"),
         ({"valid": 0b1111, "ready": 0b1111}, r"stuck channel: none shows valid or ready"),
-        ({"valid": 0b0111, "bus_waits": True}, r"stuck channel: bus \(an access has no answer\)"),
+        ({"valid": 0b0111, "bus_waits": True}, r"stuck channel: command \(a register access has no answer\)"),
     ],
 )
 def test_a_hang_names_the_channel(changes, end):

@@ -282,12 +282,12 @@ def test_a_hang_names_the_channel(simulator):
     )  # fmt: skip
 
 
-def test_a_bus_without_answers():
-    build = fake_build(count=0, evaluate=True, sabotage=Sabotage(mute_bus=True))
+def test_a_device_without_answers():
+    build = fake_build(count=0, evaluate=True, sabotage=Sabotage(mute=True))
     fails(
         build,
         WatchdogError,
-        r"watchdog: .* while waiting for register 0; .*; stuck channel: bus \(an access has no answer\)",
+        r"watchdog: .* while waiting for register 0; .*; stuck channel: command \(a register access has no answer\)",
     )
 
 

@@ -10,8 +10,8 @@ MASK = (1 << 64) - 1
 class Coin:
     """xorshift64*, seeded as ``Coin`` of cpp/io.h; :meth:`stall` is True with ``probability``."""
 
-    def __init__(self, seed: int, probability: float):
-        self._state = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) & MASK or 1
+    def __init__(self, seed: int, stream: int, probability: float):
+        self._state = ((seed * 256 + stream + 1) * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) & MASK or 1
         self._limit = int(probability * 4294967296.0)
         for _ in range(8):
             self._step()

@@ -17,10 +17,9 @@ INPUTS = (
     "image__valid",
     "label__valid",
     "result__ready",
-    "bus__valid",
-    "bus__write",
-    "bus__addr",
-    "bus__wdata",
+    "reply__ready",
+    "command__valid",
+    "command__payload",
 )
 
 

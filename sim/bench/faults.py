@@ -1,4 +1,4 @@
-"""What a device does with bad frames, bad labels, a slow host and odd bus accesses; see hwgen.sim.faults."""
+"""What a device does with bad frames, bad labels, a slow host and odd commands; see hwgen.sim.faults."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from hwgen.plan.registers import (
 )  # fmt: skip
 
 __all__ = [
-    "FaultBench", "bad_label", "bus_answers_once", "long_frame", "pointer_steps_through_memory",
-    "read_only_registers", "recovers_by_reset", "result_waits", "short_frame", "unknown_registers",
+    "FaultBench", "bad_label", "commands_queue", "long_frame", "no_such_board", "one_reply_a_read",
+    "pointer_steps_through_memory", "read_only_registers", "recovers_by_reset", "result_waits", "short_frame",
+    "unknown_registers",
 ]  # fmt: skip
 
 QUIET_CYCLES = 200
-BUS_PATIENCE = 300
+REPLY_PATIENCE = 300
+MANY_COMMANDS = 100
 
 
 class FaultBench(Device):
@@ -49,24 +51,36 @@ class FaultBench(Device):
             await self.edge()
         raise AssertionError(f"cycle {self.now}: {what} did not happen within {limit} cycles")
 
-    async def bus(self, name: str | int, value: int | None = None) -> int:
-        """One access to a register (by name or address): writes ``value``, or returns what it reads."""
-        self.drive("bus__addr", GLOBAL[name].address if isinstance(name, str) else name)
-        self.drive("bus__write", int(value is not None))
-        self.drive("bus__wdata", value or 0)
-        self.drive("bus__valid", 1)
+    async def command(self, name: str | int, value: int | None = None, board: int = 0) -> None:
+        """Sends one command for a register (by name or address): writes ``value``, or reads if it is None."""
+        address = GLOBAL[name].address if isinstance(name, str) else name
+        write = int(value is not None)
+        self.drive("command__payload", write << 56 | board << 48 | address << 32 | (value or 0))
+        self.drive("command__valid", 1)
+        taken = lambda: bool(self.read("command__ready"))  # noqa: E731
+        await self.until(taken, REPLY_PATIENCE, f"taking a command for register {name}")
+        self.drive("command__valid", 0)
+
+    async def reply(self, what: str | int) -> int:
+        """Takes one reply."""
+        self.drive("reply__ready", 1)
         data = 0
 
         def answered() -> bool:
             nonlocal data
-            if not self.read("bus__ready"):
+            if not self.read("reply__valid"):
                 return False
-            data = self.read("bus__rdata") if value is None else 0
+            data = self.read("reply__payload")
             return True
 
-        await self.until(answered, BUS_PATIENCE, f"an answer of register {name}")
-        self.drive("bus__valid", 0)
+        await self.until(answered, REPLY_PATIENCE, f"an answer of register {what}")
+        self.drive("reply__ready", 0)
         return data
+
+    async def bus(self, name: str | int, value: int | None = None, board: int = 0) -> int:
+        """One command: writes ``value``, or returns what it reads."""
+        await self.command(name, value, board)
+        return await self.reply(name) if value is None else 0
 
     async def clear(self) -> None:
         """All weights and biases 0: they have no value before a host loads them."""
@@ -75,6 +89,7 @@ class FaultBench(Device):
             await self.bus("pointer", 0)
             for _ in range(count):
                 await self.bus("data", 0)
+        await self.bus("id")
 
     async def send(self, beats: list[int]) -> None:
         """Beats of an image, ``last`` bits included."""
@@ -200,19 +215,56 @@ async def result_waits(dut: Any) -> None:
 
 
 @cocotb.test()
-async def bus_answers_once(dut: Any) -> None:
-    """``ready`` is up for one cycle an access, never without one; accesses may follow each other at once."""
+async def one_reply_a_read(dut: Any) -> None:
+    """A read has one reply, a write none, and nothing comes without a command."""
     bench = await _started(dut)
-    await bench.stays_low(("bus__ready",))
+    bench.drive("reply__ready", 1)
+    await bench.stays_low(("reply__valid",))
     assert await bench.bus("id") == DEVICE_ID
-    await bench.stays_low(("bus__ready",))
-    first = await bench.bus("build")
-    for _ in range(3):
-        assert await bench.bus("id") == DEVICE_ID
-        assert await bench.bus("build") == first
+    await bench.stays_low(("reply__valid",))
     await bench.bus("control", 0)
     await bench.bus("control", CONTROL_TRAIN)
-    await bench.stays_low(("bus__ready",))
+    await bench.stays_low(("reply__valid",))
+    assert await bench.bus("control") == CONTROL_TRAIN
+
+
+@cocotb.test()
+async def commands_queue(dut: Any) -> None:
+    """A host that takes no replies stops the commands; then all replies come, in order and each once."""
+    bench = await _started(dut)
+    first = await bench.bus("build")
+    bench.drive("reply__ready", 0)
+    wanted: list[int] = []
+    for name, value in (("id", DEVICE_ID), ("build", first)) * MANY_COMMANDS:
+        await bench.settle()
+        if wanted and not bench.read("command__ready"):
+            for _ in range(REPLY_PATIENCE):
+                await bench.edge()
+                await bench.settle()
+            if not bench.read("command__ready"):
+                break
+        wanted.append(value)
+        await bench.edge()
+        await bench.command(name)
+    assert len(wanted) < 2 * MANY_COMMANDS, "commands pile up without end"
+    bench.drive("command__payload", GLOBAL["id"].address << 32)
+    bench.drive("command__valid", 1)
+    await bench.stays_low(("command__ready",))
+    bench.drive("command__valid", 0)
+    assert [await bench.reply("id") for _ in wanted] == wanted
+    bench.drive("reply__ready", 1)
+    await bench.stays_low(("reply__valid",))
+
+
+@cocotb.test()
+async def no_such_board(dut: Any) -> None:
+    """A command for a board that is not there changes nothing; a read of it is answered with 0."""
+    bench = await _started(dut)
+    before = await bench.bus("control")
+    for board in (1, 128, 255):
+        await bench.bus("control", ~before & 3, board)
+        assert await bench.bus("id", board=board) == 0, f"board {board}"
+    assert await bench.bus("control") == before
 
 
 @cocotb.test()

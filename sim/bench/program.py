@@ -11,6 +11,7 @@ import cocotb
 import numpy as np
 from hwgen.sim.bench.coin import Coin
 from hwgen.sim.bench.device import Device, bench_directory
+from hwgen.sim.program import BOARD_STRIDE
 
 from hwgen.plan.registers import GLOBAL
 
@@ -18,7 +19,7 @@ __all__ = ["ProgramBench", "program"]
 
 POLL_GAP = 8
 TAIL_CYCLES = 64
-STATUS_CYCLES = 64
+STATUS_CYCLES = 1024
 STATUS = GLOBAL["status"].address
 
 
@@ -32,7 +33,8 @@ class ProgramBench:
         value = {words[0]: words[1] for words in settings if words[0] != "probe"}
         self.watchdog, self.max_cycles = int(value["watchdog"]), int(value["max_cycles"])
         seed, stall = int(value["seed"]), float(value["stall"])
-        self.image_coin, self.label_coin, self.result_coin = (Coin(seed * 3 + i, stall) for i in (1, 2, 3))
+        coins = [Coin(seed, stream, stall) for stream in range(5)]
+        self.image_coin, self.label_coin, self.result_coin, self.command_coin, self.reply_coin = coins
         self.probes = [
             (words[1], int(words[2]), self._out(words[1])) for words in settings if words[0] == "probe"
         ]
@@ -48,10 +50,10 @@ class ProgramBench:
         self.images = self._load("images").reshape(-1, beats, width)
         self.image_queue: deque[int] = deque()
         self.label_queue: deque[int] = deque()
-        self.beat = self.pc = self.step = self.poll_at = self.first_beat = self.last_progress = 0
-        self.result_count = self.fed = self.rdata = 0
-        self.recording = self.finished = self.polling = self.bus_done = False
-        self.image_taken = self.label_taken = False
+        self.beat = self.pc = self.sent = self.answered = self.poll_at = self.first_beat = 0
+        self.last_progress = self.result_count = self.fed = self.reply = 0
+        self.recording = self.finished = self.polling = False
+        self.image_taken = self.label_taken = self.command_taken = self.replied = False
         self.status: int | None = None
         self.waiting_result: int | None = None
         self.start = time.monotonic()
@@ -66,7 +68,7 @@ class ProgramBench:
         """Until the program ends, nothing moves any more, or the cycles are used up."""
         device, tail, told = self.device, TAIL_CYCLES, self.start
         await device.reset()
-        self.begin()
+        self.step_program()
         self.sources()
         while True:
             await device.settle()
@@ -109,10 +111,11 @@ class ProgramBench:
             for name, words, out in self.probes:
                 if device.moves(name):
                     out.write(device.read(f"{name}__payload").to_bytes(4 * words, "little"))
-        self.bus_done = bool(device.driven("bus__valid") and device.read("bus__ready"))
-        if self.bus_done and not device.driven("bus__write"):
-            self.rdata = device.read("bus__rdata")
-        return moved or (self.bus_done and not self.polling)
+        self.command_taken = bool(device.driven("command__valid") and device.read("command__ready"))
+        self.replied = bool(device.read("reply__valid") and device.driven("reply__ready"))
+        if self.replied:
+            self.reply = device.read("reply__payload")
+        return moved or ((self.command_taken or self.replied) and not self.polling)
 
     def _sample_result(self) -> bool:
         device = self.device
@@ -145,77 +148,81 @@ class ProgramBench:
             device.drive("label__payload", self.label_queue[0])
             device.drive("label__valid", 1)
         device.drive("result__ready", int(not self.result_coin.stall()))
+        device.drive("reply__ready", int(not self.reply_coin.stall()))
 
-    def access(self, address: int, write: bool, data: int) -> None:
-        """Puts a register access on the bus."""
-        for name, value in (("valid", 1), ("write", int(write)), ("addr", address), ("wdata", data)):
-            self.device.drive(f"bus__{name}", value)
+    def offer(self, address: int, write: bool, data: int) -> None:
+        """Puts a command on the port."""
+        self.device.drive("command__payload", int(write) << 56 | address << 32 | data)
+        self.device.drive("command__valid", 1)
 
-    def begin(self) -> None:
-        """Starts what does not wait at once, and the bus access of what does, until one must wait."""
-        while self.pc < len(self.ops):
-            name, a = self.ops[self.pc]
-            if name == "feed":
-                samples = [int(i) for i in self.order[a[0] : a[0] + a[1]]]
-                self.image_queue.extend(samples)
-                if a[2]:
-                    self.label_queue.extend(int(self.labels[i]) for i in samples)
-                self.fed += len(samples)
-            elif name == "record":
-                self.recording = bool(a[0])
-            elif name == "mark":
-                nanoseconds = int((time.monotonic() - self.start) * 1e9)
-                self.marks.write(struct.pack("<QQ", self.device.now, nanoseconds))
-            elif name == "results":
-                if self.result_count < a[0]:
-                    return None
-            elif name == "write":
-                return self.access(a[0], True, a[1])
-            elif name == "load":
-                if self.step < a[2]:
-                    return self.access(a[0], True, int(self.words[a[1] + self.step]))
-            elif name == "read":
-                if self.step < a[1]:
-                    return self.access(a[0] + self.step * a[2], False, 0)
-            elif name == "status":
-                self.polling = True
-                if self.device.now >= self.poll_at:
-                    self.access(STATUS, False, 0)
-                return None
-            else:
-                raise ValueError(f"unknown operation {name}")
-            self.pc += 1
-            self.step = 0
-        self.finished = True
-        return None
+    def advance(self) -> bool:
+        """Does what needs no waiting, or offers the current operation's next command; False if it must wait."""
+        name, a = self.ops[self.pc]
+        if name == "feed":
+            samples = [int(i) for i in self.order[a[0] : a[0] + a[1]]]
+            self.image_queue.extend(samples)
+            if a[2]:
+                self.label_queue.extend(int(self.labels[i]) for i in samples)
+            self.fed += len(samples)
+        elif name == "record":
+            self.recording = bool(a[0])
+        elif name == "mark":
+            nanoseconds = int((time.monotonic() - self.start) * 1e9)
+            self.marks.write(struct.pack("<QQ", self.device.now, nanoseconds))
+        elif name == "results":
+            return self.result_count >= a[0]
+        elif name == "status":
+            self.polling = True
+            if self.sent == 0 and self.device.now >= self.poll_at and not self.command_coin.stall():
+                self.offer(a[2] * BOARD_STRIDE + STATUS, False, 0)
+            return False
+        else:
+            return self._accesses(name, a)
+        return True
+
+    def _accesses(self, name: str, a: list[int]) -> bool:
+        count = {"write": 1, "load": a[-1], "read": a[1]}[name]
+        if self.sent == count:
+            return name != "read" or self.answered == count
+        if self.command_coin.stall():
+            return False
+        if name == "read":
+            self.offer(a[0] + self.sent * a[2], False, 0)
+        else:
+            self.offer(a[0], True, a[1] if name == "write" else int(self.words[a[1] + self.sent]))
+        return False
 
     def step_program(self) -> None:
-        """Takes the answer of a register access, if there is one, and goes on."""
-        if self.bus_done:
-            self.bus_done = False
-            self.device.drive("bus__valid", 0)
-            name, a = self.ops[self.pc]
-            if name == "write":
-                self.pc += 1
-            elif name == "load":
-                self.step += 1
-            elif name == "read":
-                self.reads.write(struct.pack("<I", self.rdata))
-                self.step += 1
-            elif (self.rdata & a[0]) == a[1]:
+        """Notes what became of commands, and goes on."""
+        if self.command_taken:
+            self.device.drive("command__valid", 0)
+            self.sent += 1
+        if self.replied:
+            self.answered += 1
+            if not self.polling:
+                self.reads.write(struct.pack("<I", self.reply))
+            elif (self.reply & self.ops[self.pc][1][0]) == self.ops[self.pc][1][1]:
                 self.polling = False
                 self.last_progress = self.device.now
-                self.pc += 1
+                self._next()
             else:
                 self.poll_at = self.device.now + POLL_GAP
-        if not self.device.driven("bus__valid"):
-            self.begin()
+                self.sent = self.answered = 0
+        while not self.device.driven("command__valid") and self.pc < len(self.ops) and self.advance():
+            self._next()
+        self.finished = self.pc == len(self.ops)
+
+    def _next(self) -> None:
+        self.pc += 1
+        self.sent = self.answered = 0
 
     async def finish(self, how: str) -> None:
         """Writes outcome.txt; after a hang asks for the status register first."""
         device, cycles = self.device, self.device.now
         valid, ready = device.bits("channel_valid"), device.bits("channel_ready")
-        waits = bool(device.driven("bus__valid")) and not self.polling
+        reading = self.pc < len(self.ops) and self.ops[self.pc][0] == "read"
+        waits = bool(device.driven("command__valid")) or (reading and self.sent > self.answered)
+        waits = waits and not self.polling
         if not self.finished and not waits:
             await self._ask_status()
             waits = self.status is None
@@ -234,14 +241,19 @@ class ProgramBench:
         (self.directory / "outcome.txt").write_text("\n".join(lines) + "\n")
 
     async def _ask_status(self) -> None:
-        self.access(STATUS, False, 0)
-        await self.device.settle()
+        device = self.device
+        device.drive("reply__ready", 1)
+        if not device.driven("command__valid") and not (self.polling and self.sent):
+            self.offer(STATUS, False, 0)
         for _ in range(STATUS_CYCLES):
-            await self.device.edge()
-            await self.device.settle()
-            if self.device.read("bus__ready"):
-                self.status = self.device.read("bus__rdata")
+            await device.settle()
+            if device.read("reply__valid"):
+                self.status = device.read("reply__payload")
                 return
+            taken = device.driven("command__valid") and device.read("command__ready")
+            await device.edge()
+            if taken:
+                device.drive("command__valid", 0)
 
 
 def _words(bits: int) -> str:

@@ -46,8 +46,8 @@ void put_words(T& port, const uint32_t* words) {
 // xorshift64*: one independent generator a stream.
 class Coin {
   public:
-    Coin(uint64_t seed, double probability)
-        : state_(seed * 0x9E3779B97F4A7C15ull + 0x2545F4914F6CDD1Dull),
+    Coin(uint64_t seed, uint64_t stream, double probability)
+        : state_((seed * 256 + stream + 1) * 0x9E3779B97F4A7C15ull + 0x2545F4914F6CDD1Dull),
           limit_(static_cast<uint64_t>(probability * 4294967296.0)) {
         if (state_ == 0) state_ = 1;
         for (int i = 0; i < 8; ++i) step();

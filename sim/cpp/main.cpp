@@ -1,4 +1,4 @@
-// Drives one generated device through a program of bus accesses and sample streams, entirely inside one process.
+// Drives one generated device through a program of register accesses and sample streams, entirely inside one process.
 //
 //   driver DIR --stall P --seed S --watchdog N --max-cycles N [--trace FILE.fst] [+verilator+...]
 //
@@ -27,7 +27,7 @@ namespace {
 constexpr uint64_t kPollGap = 8;      // idle cycles between two polls of the status register
 constexpr uint64_t kTailCycles = 64;  // cycles after the program's end in which surplus results would show
 constexpr uint64_t kResetCycles = 4;
-constexpr int kStatusCycles = 64;     // cycles that the status register may take to answer after a hang
+constexpr int kStatusCycles = 1024;   // cycles that the status register may take to answer after a hang
 
 using namespace hwgen;
 
@@ -51,8 +51,9 @@ class Driver {
           labels_(load<uint32_t>(options.dir + "/labels.bin")), words_(load<uint32_t>(options.dir + "/words.bin")),
           results_(options.dir + "/results.bin"), reads_(options.dir + "/reads.bin"),
           feeds_(options.dir + "/feeds.bin"), marks_(options.dir + "/marks.bin"),
-          image_coin_(options.seed * 3 + 1, options.stall), label_coin_(options.seed * 3 + 2, options.stall),
-          result_coin_(options.seed * 3 + 3, options.stall) {
+          image_coin_(options.seed, 0, options.stall), label_coin_(options.seed, 1, options.stall),
+          result_coin_(options.seed, 2, options.stall), command_coin_(options.seed, 3, options.stall),
+          reply_coin_(options.seed, 4, options.stall) {
         const auto shape = load<uint32_t>(options.dir + "/shape.bin");
         if (shape.size() != 2 || shape[1] != uint32_t(PORT_WORDS(top_->PORT_image_payload)))
             fail("shape.bin does not fit the image port");
@@ -67,9 +68,9 @@ class Driver {
     void cycle();
     bool sample();
     void sources();
-    void step_program(bool bus_done, uint32_t rdata);
-    void begin();
-    void access(uint64_t address, bool write, uint32_t data);
+    void step_program();
+    bool advance();
+    void offer(uint64_t address, bool write, uint32_t data);
     void edge();
     void ask_status();
     void finish(const char* how);
@@ -85,16 +86,17 @@ class Driver {
     std::vector<uint32_t> images_, order_, labels_, words_;
     Out results_, reads_, feeds_, marks_;
     std::vector<std::unique_ptr<Out>> probes_;
-    Coin image_coin_, label_coin_, result_coin_;
+    Coin image_coin_, label_coin_, result_coin_, command_coin_, reply_coin_;
     std::deque<Sample> image_queue_;
     std::deque<uint32_t> label_queue_;
     uint32_t beats_ = 0, beat_ = 0;
     uint64_t now_ = 0, first_beat_ = 0, last_progress_ = 0, result_count_ = 0, fed_ = 0;
     size_t pc_ = 0;
-    uint64_t step_ = 0, poll_at_ = 0;
-    bool record_ = false, finished_ = false, polling_ = false, bus_done_ = false;
-    bool image_taken_ = false, label_taken_ = false;  // the ports change only after the clock edge
-    uint32_t rdata_ = 0, status_ = 0;
+    uint64_t sent_ = 0, answered_ = 0, poll_at_ = 0;  // commands taken and replies to the current operation
+    bool record_ = false, finished_ = false, polling_ = false;
+    // The ports change only after the clock edge.
+    bool image_taken_ = false, label_taken_ = false, command_taken_ = false, replied_ = false;
+    uint32_t reply_ = 0, status_ = 0;
     bool status_known_ = false;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), told_ = start_;
 #if VM_TRACE
@@ -156,9 +158,10 @@ bool Driver::sample() {
         HWGEN_PROBES(RECORD)
 #undef RECORD
     }
-    bus_done_ = top_->PORT_bus_valid && top_->PORT_bus_ready;
-    rdata_ = top_->PORT_bus_rdata;
-    return moved || (bus_done_ && !polling_);
+    command_taken_ = top_->PORT_command_valid && top_->PORT_command_ready;
+    replied_ = top_->PORT_reply_valid && top_->PORT_reply_ready;
+    reply_ = top_->PORT_reply_payload;
+    return moved || ((command_taken_ || replied_) && !polling_);
 }
 
 // Drives image, label and result ports for the next cycle; a valid that is up stays up until taken.
@@ -176,92 +179,97 @@ void Driver::sources() {
         top_->PORT_label_valid = 1;
     }
     top_->PORT_result_ready = !result_coin_.stall();
+    top_->PORT_reply_ready = !reply_coin_.stall();
 }
 
-void Driver::access(uint64_t address, bool write, uint32_t data) {
-    top_->PORT_bus_valid = 1;
-    top_->PORT_bus_write = write;
-    top_->PORT_bus_addr = address;
-    top_->PORT_bus_wdata = data;
+void Driver::offer(uint64_t address, bool write, uint32_t data) {
+    top_->PORT_command_payload = uint64_t(write) << 56 | address << 32 | data;
+    top_->PORT_command_valid = 1;
 }
 
-// Starts what does not wait at once, and the bus access of what does, until an operation must wait.
-void Driver::begin() {
-    while (pc_ < ops_.size()) {
-        const Op& op = ops_[pc_];
-        if (op.name == "feed") {
-            for (uint64_t i = op.a[0]; i < op.a[0] + op.a[1]; ++i) {
-                if (i >= order_.size()) fail("feed past the end of order.bin");
-                if ((size_t(order_[i]) + 1) * beats_ * PORT_WORDS(top_->PORT_image_payload) > images_.size())
-                    fail("order.bin names an image that images.bin does not hold");
-                image_queue_.push_back({order_[i], op.a[2] != 0});
-                if (op.a[2]) label_queue_.push_back(labels_.at(order_[i]));
-                ++fed_;
-            }
-        } else if (op.name == "record") {
-            record_ = op.a[0] != 0;
-        } else if (op.name == "mark") {
-            marks_.put(now_);
-            marks_.put(nanoseconds());
-        } else if (op.name == "results") {
-            if (result_count_ < op.a[0]) return;
-        } else if (op.name == "write") {
-            return access(op.a[0], true, static_cast<uint32_t>(op.a[1]));
-        } else if (op.name == "load") {
-            if (op.a[1] + op.a[2] > words_.size()) fail("load past the end of words.bin");
-            if (step_ < op.a[2]) return access(op.a[0], true, words_[op.a[1] + step_]);
-        } else if (op.name == "read") {
-            if (step_ < op.a[1]) return access(op.a[0] + step_ * op.a[2], false, 0);
-        } else if (op.name == "status") {
-            polling_ = true;
-            if (now_ >= poll_at_) access(HWGEN_STATUS_ADDRESS, false, 0);
-            return;
-        } else {
-            fail("unknown operation " + op.name);
+// Does what needs no waiting, or offers the next command of the current operation; false if it must wait.
+bool Driver::advance() {
+    const Op& op = ops_[pc_];
+    if (op.name == "feed") {
+        for (uint64_t i = op.a[0]; i < op.a[0] + op.a[1]; ++i) {
+            if (i >= order_.size()) fail("feed past the end of order.bin");
+            if ((size_t(order_[i]) + 1) * beats_ * PORT_WORDS(top_->PORT_image_payload) > images_.size())
+                fail("order.bin names an image that images.bin does not hold");
+            image_queue_.push_back({order_[i], op.a[2] != 0});
+            if (op.a[2]) label_queue_.push_back(labels_.at(order_[i]));
+            ++fed_;
         }
-        ++pc_;
-        step_ = 0;
+    } else if (op.name == "record") {
+        record_ = op.a[0] != 0;
+    } else if (op.name == "mark") {
+        marks_.put(now_);
+        marks_.put(nanoseconds());
+    } else if (op.name == "results") {
+        return result_count_ >= op.a[0];
+    } else if (op.name == "status") {
+        polling_ = true;
+        if (sent_ == 0 && now_ >= poll_at_ && !command_coin_.stall())
+            offer(op.a[2] << 16 | HWGEN_STATUS_ADDRESS, false, 0);
+        return false;
+    } else {
+        const bool read = op.name == "read", load = op.name == "load";
+        if (!read && !load && op.name != "write") fail("unknown operation " + op.name);
+        if (load && op.a[1] + op.a[2] > words_.size()) fail("load past the end of words.bin");
+        const uint64_t count = read ? op.a[1] : load ? op.a[2] : 1;
+        if (sent_ == count) return !read || answered_ == count;
+        if (command_coin_.stall()) return false;
+        if (read) offer(op.a[0] + sent_ * op.a[2], false, 0);
+        else offer(op.a[0], true, load ? words_[op.a[1] + sent_] : static_cast<uint32_t>(op.a[1]));
+        return false;
     }
-    finished_ = true;
+    return true;
 }
 
-void Driver::step_program(bool bus_done, uint32_t rdata) {
-    if (bus_done) {
-        top_->PORT_bus_valid = 0;
-        const Op& op = ops_[pc_];
-        if (op.name == "write") {
-            ++pc_;
-        } else if (op.name == "load") {
-            ++step_;
-        } else if (op.name == "read") {
-            reads_.put(rdata);
-            ++step_;
-        } else if ((rdata & op.a[0]) == op.a[1]) {
+void Driver::step_program() {
+    if (command_taken_) {
+        top_->PORT_command_valid = 0;
+        ++sent_;
+    }
+    if (replied_) {
+        ++answered_;
+        if (!polling_) {
+            reads_.put(reply_);
+        } else if ((reply_ & ops_[pc_].a[0]) == ops_[pc_].a[1]) {
             polling_ = false;
             last_progress_ = now_;
             ++pc_;
+            sent_ = answered_ = 0;
         } else {
             poll_at_ = now_ + kPollGap;
+            sent_ = answered_ = 0;
         }
     }
-    if (!top_->PORT_bus_valid) begin();
+    while (!top_->PORT_command_valid && pc_ < ops_.size() && advance()) {
+        ++pc_;
+        sent_ = answered_ = 0;
+    }
+    finished_ = pc_ == ops_.size();
 }
 
-// After a hang: what the status register says, if the bus still answers.
+// After a hang: what the status register says, if commands are still answered.
 void Driver::ask_status() {
-    access(HWGEN_STATUS_ADDRESS, false, 0);
-    cycle();
-    for (int i = 0; i < kStatusCycles && !status_known_; ++i) {
-        edge();
+    top_->PORT_reply_ready = 1;
+    if (!top_->PORT_command_valid && !(polling_ && sent_)) offer(HWGEN_STATUS_ADDRESS, false, 0);
+    for (int i = 0; i < kStatusCycles; ++i) {
         cycle();
-        status_known_ = top_->PORT_bus_ready;
-        status_ = top_->PORT_bus_rdata;
+        status_known_ = top_->PORT_reply_valid;
+        status_ = top_->PORT_reply_payload;
+        if (status_known_) return;
+        const bool taken = top_->PORT_command_valid && top_->PORT_command_ready;
+        edge();
+        if (taken) top_->PORT_command_valid = 0;
     }
 }
 
 void Driver::finish(const char* how) {
     const uint64_t cycles = now_;
-    bool bus_waits = top_->PORT_bus_valid && !polling_;
+    const bool reading = pc_ < ops_.size() && ops_[pc_].name == "read";
+    bool bus_waits = !polling_ && (top_->PORT_command_valid || (reading && sent_ > answered_));
     std::ostringstream channels;
     channels << "valid";
     for (int i = 0; i < PORT_WORDS(top_->channel_valid); ++i) channels << ' ' << get_word(top_->channel_valid, i);
@@ -295,7 +303,8 @@ int Driver::run() {
     uint64_t tail = kTailCycles;
     top_->rst = 1;
     // A poisoned model starts with random inputs, too.
-    top_->PORT_image_valid = top_->PORT_label_valid = top_->PORT_result_ready = top_->PORT_bus_valid = 0;
+    top_->PORT_image_valid = top_->PORT_label_valid = top_->PORT_command_valid = 0;
+    top_->PORT_result_ready = top_->PORT_reply_ready = 0;
     while (true) {
         cycle();
         if (now_ >= kResetCycles) {
@@ -312,10 +321,7 @@ int Driver::run() {
         }
         edge();
         if (now_ == kResetCycles) top_->rst = 0;
-        if (now_ >= kResetCycles && !finished_) {
-            step_program(bus_done_, rdata_);
-            bus_done_ = false;
-        }
+        if (now_ >= kResetCycles && !finished_) step_program();
         if (now_ >= kResetCycles) sources();
         if ((now_ & 0x3FFF) == 0) {
             const auto time = std::chrono::steady_clock::now();
