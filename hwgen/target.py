@@ -169,7 +169,7 @@ class Board:
         for name, text in sources:
             if not isinstance(text, str) or not text.strip():
                 fields.say(f"sources.{name} = {shorten(text)}; give a text")
-        if isinstance(self.link, Link):
+        if self.link is not None and not fields.problems:
             _reach(fields, "link", self, [self.link])
         fields.done()
         fields.store("clocks", tuple((name, float(mhz)) for name, mhz in clocks))  # type: ignore[arg-type]

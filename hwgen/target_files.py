@@ -57,25 +57,34 @@ def read_board(path: Path) -> Board:
 def read_cluster(path: Path) -> ClusterFile | Board:
     """What a cluster.toml says; a file with a [device] is one board. Raises TargetError as :func:`read_board`."""
     data = _load(path)
-    if "device" in data:
+    if "device" in data and "chain" not in data:
         return read_board(path)
     where = str(path)
     problems = _unknown(data, _CLUSTER, where, "the file")
-    chain = data.get("chain")
-    specs: Any = [chain] if isinstance(chain, str) else chain
-    if (
-        not isinstance(specs, list)
-        or not specs
-        or not all(isinstance(spec, str) and spec.strip() for spec in specs)
-    ):
-        given = "missing" if chain is None else f"= {shorten(chain)}"
-        problems.append(
-            f'{where}: chain {given}; give the boards in order, chain = ["vc709*2", "alveo_u280"]'
-        )
+    specs = _specs(data.get("chain"), where, problems)
+    own = _own_boards(data.get("boards", {}), where, problems)
+    link = _links(data, where, problems)
+    if problems:
+        raise TargetError(problems)
+    return ClusterFile(specs, own, link)
+
+
+def _specs(chain: object, where: str, problems: list[str]) -> tuple[str, ...]:
+    specs = [chain] if isinstance(chain, str) else chain
+    if isinstance(specs, list) and specs and all(isinstance(spec, str) and spec.strip() for spec in specs):
+        return tuple(specs)
+    given = "missing" if chain is None else f"= {shorten(chain)}"
+    problems.append(f'{where}: chain {given}; give the boards in order, chain = ["vc709*2", "alveo_u280"]')
+    return ()
+
+
+def _own_boards(tables: object, where: str, problems: list[str]) -> dict[str, Board]:
     own: dict[str, Board] = {}
-    tables = _table(data.get("boards", {}), where, "boards", problems)
-    for name, table in tables.items():
+    for name, value in _table(tables, where, "boards", problems).items():
         place = f"boards.{name}"
+        table = _table(value, where, place, problems)
+        if table is not value:
+            continue
         if not NAME.fullmatch(name):
             problems.append(
                 f"{where}: [{place}]: no name for a board; "
@@ -83,20 +92,16 @@ def read_cluster(path: Path) -> ClusterFile | Board:
             )
         elif name in known_boards():
             problems.append(f"{where}: [{place}]: hwgen has a board of this name; rename it")
+        elif "name" in table:
+            problems.append(
+                f"{where}: [{place}]: name = {shorten(table['name'])}; the heading says it, drop it"
+            )
         else:
-            content = _table(table, where, place, problems)
-            if "name" in content:
-                problems.append(
-                    f"{where}: [{place}]: name = {shorten(content['name'])}; the heading says it, drop it"
-                )
             try:
-                own[name] = _make_board({**content, "name": name}, where, place)
+                own[name] = _make_board({"name": name, **table}, where, place)
             except TargetError as error:
                 problems += error.problems
-    link = _links(data, where, problems)
-    if problems:
-        raise TargetError(problems)
-    return ClusterFile(tuple(specs), own, link)
+    return own
 
 
 def _links(data: Table, where: str, problems: list[str]) -> Link | tuple[Link, ...] | None:
@@ -104,9 +109,7 @@ def _links(data: Table, where: str, problems: list[str]) -> Link | tuple[Link, .
         problems.append(f"{where}: [link] and [[links]] both given; give one link for all, or one a cable")
         return None
     if "link" in data:
-        link: Link | None = _object(
-            Link, _table(data["link"], where, "link", problems), where, "link", problems
-        )
+        link: Link | None = _object(Link, data["link"], where, "link", problems)
         return link
     if "links" not in data:
         return None
@@ -117,7 +120,7 @@ def _links(data: Table, where: str, problems: list[str]) -> Link | tuple[Link, .
     made = []
     for index, table in enumerate(tables):
         place = f"links.{index}"
-        made.append(_object(Link, _table(table, where, place, problems), where, place, problems))
+        made.append(_object(Link, table, where, place, problems))
     return tuple(link for link in made if link is not None)
 
 
@@ -128,9 +131,7 @@ def _make_board(data: Table, where: str, place: str) -> Board:
     made: dict[str, object] = dict(data)
     for key, kind in _TABLES.items():
         if key in data:
-            made[key] = _object(
-                kind, _table(data[key], where, inner[key], problems), where, inner[key], problems
-            )
+            made[key] = _object(kind, data[key], where, inner[key], problems)
     if "clocks" in data:
         made["clocks"] = tuple(_table(data["clocks"], where, inner["clocks"], problems).items())
     if "sources" in data:
@@ -149,9 +150,10 @@ def _make_board(data: Table, where: str, place: str) -> Board:
     return board
 
 
-def _object(kind: type, table: Table, where: str, place: str, problems: list[str]) -> Any:
+def _object(kind: type, value: object, where: str, place: str, problems: list[str]) -> Any:
     """An object from its table; None with what is wrong noted."""
-    if not _complete(kind, table, where, place, problems):
+    table = _table(value, where, place, problems)
+    if table is not value or not _complete(kind, table, where, place, problems):
         return None
     return _construct(kind, table, where, place, problems)
 

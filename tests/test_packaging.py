@@ -115,6 +115,16 @@ def test_every_module_loads_from_the_wheel(installed, tmp_path):
     assert min(found["sizes"]) > 0
 
 
+def test_the_boards_are_read_from_the_wheel(installed, tmp_path):
+    code = (
+        "from hwgen.target_files import built_in, known_boards\n"
+        "print([built_in(name).name for name in known_boards()])\n"
+    )
+    names = sorted(path.stem for path in (ROOT / "boards").glob("*.toml"))
+    assert run(installed, "-c", code, **outside(tmp_path)) == f"{names}\n"
+    assert len(names) >= 4
+
+
 def test_a_model_is_read_from_the_wheel(installed, tmp_path):
     shutil.copy(ROOT / "examples" / "digits.py", tmp_path)
     code = (
