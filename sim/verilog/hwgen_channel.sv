@@ -54,7 +54,7 @@ module hwgen_channel #(
     reg [WIDTH:0] ring[0:DEPTH-1];
     reg [31:0] due[0:DEPTH-1];
     reg [DEPTH_BITS:0] head, tail;
-    reg [31:0] now, last_due;
+    reg [31:0] now;
 
     // xorshift64*
     reg [63:0] state;
@@ -101,27 +101,20 @@ module hwgen_channel #(
     reg [31:0] errors_due, losses_due, repeats_due;
 
     function automatic [31:0] delayed(input [31:0] random);
-        reg [31:0] wanted, extra;
-        begin
-            extra = random % ({16'd0, jitter} + 1);
-            wanted = now + {16'd0, latency} + (jitter == 0 ? 32'd0 : extra);
-            // Words never overtake each other.
-            delayed = $signed(wanted - last_due) < 0 ? last_due : wanted;
-        end
+        delayed = now + {16'd0, latency} + (jitter == 0 ? 32'd0 : random % ({16'd0, jitter} + 1));
     endfunction
 
     task automatic push(input [WIDTH:0] word, input [31:0] time_);
         begin
             ring[head[DEPTH_BITS-1:0]] <= word;
             due[head[DEPTH_BITS-1:0]] <= time_;
-            last_due <= time_;
             head <= head + 1'b1;
             if ({{31 - DEPTH_BITS{1'b0}}, level} >= most) most <= {{31 - DEPTH_BITS{1'b0}}, level} + 1;
         end
     endtask
 
     initial begin
-        started = 0; now = 0; last_due = 0; head = 0; tail = 0; state = 1; tokens = 0; turn = 0;
+        started = 0; now = 0; head = 0; tail = 0; state = 1; tokens = 0; turn = 0;
         copying = 0; copy = 0; amid = 0; fate = WHOLE; struck = 0; torn = 0; first = 0; oversize = 0;
         errors_due = 0; losses_due = 0; repeats_due = 0;
         words = 0; frames = 0; damaged = 0; lost = 0; repeated = 0; most = 0;
@@ -141,7 +134,6 @@ module hwgen_channel #(
 
         started <= 1'b1;
         now <= now + 1;
-        last_due <= $signed(now - last_due) > 0 ? now : last_due;
         turn <= turn == 32 ? 6'd0 : turn + 1'b1;
         sum = tokens + {1'b0, rate};
         if (taken || (copying && open)) sum = sum - 18'h10000;
