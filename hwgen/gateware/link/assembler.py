@@ -104,7 +104,9 @@ class Assembler(wiring.Component):
             m.d.sync += count.eq(count + 1)
         with m.Else():
             m.d.comb += self.frame_valid.eq(running & (count != 0))
-            m.d.sync += [running.eq(able.any() & self.open & self.room), channel.eq(following), count.eq(0)]
+            m.d.sync += [running.eq(0), count.eq(0)]
+            with m.If(able.any() & self.open & self.room):
+                m.d.sync += [running.eq(1), channel.eq(following)]
         return channel
 
     def _lowest(self, m, channel, limits, sent):
