@@ -25,7 +25,9 @@ def measure(session: Session, results: Results) -> dict[str, Any]:
     plan, free = session.plan, session.free
     base = session.recorded
     window = _window(session.snapshots, results.reads)
-    busy = [_busy(planned, window, i) for i, planned in enumerate(plan.stages)]
+    busy = (
+        [_busy(planned, window, i) for i, planned in enumerate(plan.stages)] if window is not None else None
+    )
     multipliers = [_multipliers(planned) for planned in plan.stages]
     samples = sum(len(batch) for batch in free)
     marks = results.marks
@@ -35,14 +37,15 @@ def measure(session: Session, results: Results) -> dict[str, Any]:
         "predicted_cycles_per_sample": plan.prediction.cycles_per_sample,
         "cycles_per_batch": _cycles_per_batch(base, free, results.cycles),
         "predicted_cycles_per_batch": plan.prediction.cycles_per_batch,
-        "occupancy": _occupancy(busy, multipliers, window) | {"total": _total(busy, multipliers, window)},
+        "occupancy": _occupancy(busy, multipliers) | {"total": _total(busy, multipliers)},
         "multipliers": plan.multipliers,
         "macs_per_second": plan.network.macs * samples / (nanoseconds * 1e-9) if samples else None,
         "stages": [
             {
                 "name": planned.stage.name,
+                "board": planned.board,
                 "multipliers": planned.fold.multipliers,
-                "occupancy": _occupancy([busy[i]], [multipliers[i]], window),
+                "occupancy": _occupancy(busy and [busy[i]], [multipliers[i]]),
                 "counters": counters(session.counters[i], results.reads),
                 "depths": _depths(planned),
             }
@@ -70,13 +73,14 @@ def _cycles_per_batch(base: int, free: Sequence[Ints], cycles: Ints) -> float | 
     return float(np.mean(np.diff(cycles[last]))) if len(free) > 1 else None
 
 
-def _window(snapshots: Sequence[Snapshot], reads: Words) -> tuple[int, Ints] | None:
-    """Cycles between the two snapshots, and [stages, passes] busy cycles in between."""
+def _window(snapshots: Sequence[Snapshot], reads: Words) -> tuple[Ints, Ints] | None:
+    """Cycles of every board between the two snapshots, and [stages, passes] busy cycles in between."""
     if len(snapshots) != 2:
         return None
-    cycle = [int(reads[s.cycle][0]) | int(reads[s.cycle][1]) << 32 for s in snapshots]
+    cycles = [np.asarray([reads[part] for part in s.cycles], dtype=np.int64) for s in snapshots]
     ops = [np.asarray([reads[part] for part in s.stages], dtype=np.int64) for s in snapshots]
-    return cycle[1] - cycle[0], (ops[1] - ops[0]) & 0xFFFFFFFF
+    passed = (cycles[1] - cycles[0]) @ np.asarray([1, 1 << 32])
+    return passed, (ops[1] - ops[0]) & 0xFFFFFFFF
 
 
 def _multipliers(planned: StagePlan) -> Ints:
@@ -86,29 +90,29 @@ def _multipliers(planned: StagePlan) -> Ints:
     return np.asarray(has, dtype=np.int64) * fold.pk * fold.pn
 
 
-def _busy(planned: StagePlan, window: tuple[int, Ints] | None, index: int) -> NDArray[np.float64]:
-    """Useful multiply-accumulates of each pass in the window: busy cycles without the folding's padding."""
-    if window is None:
-        return np.zeros(len(PASSES))
-    per_cycle = np.asarray(planned.stage.macs) / planned.fold.cycles
-    return window[1][index] * per_cycle
+Rates = Sequence[NDArray[np.float64]]
+"""Useful multiply-accumulates a cycle of each pass, a row a stage."""
 
 
-def _occupancy(
-    busy: Sequence[NDArray[np.float64]], multipliers: Sequence[Ints], window: tuple[int, Ints] | None
-) -> dict[str, float | None]:
+def _busy(planned: StagePlan, window: tuple[Ints, Ints], index: int) -> NDArray[np.float64]:
+    """Useful multiply-accumulates a cycle of each pass in the window: busy cycles without the folding's padding."""
+    cycles, ops = window
+    share: NDArray[np.float64] = ops[index] * np.asarray(planned.stage.macs) / planned.fold.cycles
+    return share / cycles[planned.board]
+
+
+def _occupancy(busy: Rates | None, multipliers: Sequence[Ints]) -> dict[str, float | None]:
     """Useful multiply-accumulates / (multipliers · cycles) by pass; None for a pass that does not exist."""
-    useful, count = np.sum(busy, axis=0), np.sum(multipliers, axis=0)
+    count = np.sum(multipliers, axis=0)
+    useful = None if busy is None else np.sum(busy, axis=0)
     return {
-        name: float(useful[i] / (count[i] * window[0])) if window is not None and count[i] else None
+        name: float(useful[i] / count[i]) if useful is not None and count[i] else None
         for i, name in enumerate(PASSES)
     }
 
 
-def _total(
-    busy: Sequence[NDArray[np.float64]], multipliers: Sequence[Ints], window: tuple[int, Ints] | None
-) -> float | None:
-    return float(np.sum(busy) / (np.sum(multipliers) * window[0])) if window is not None else None
+def _total(busy: Rates | None, multipliers: Sequence[Ints]) -> float | None:
+    return None if busy is None else float(np.sum(busy) / np.sum(multipliers))
 
 
 def _depths(planned: StagePlan) -> dict[str, int]:

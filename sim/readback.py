@@ -26,7 +26,7 @@ Tensors = tuple[Ints, Ints]
 @dataclass(frozen=True)
 class Probe:
     """A probe stream: the port's name, the tensor's ("conv1.y"), which one of a stage ("y", "dy", "dx",
-    "dz"), and its layout."""
+    "dz"), the stage's place in plan.stages, and its layout."""
 
     stream: str
     name: str
@@ -58,15 +58,18 @@ def device_probes(plan: Plan, ports: Ports) -> list[Probe]:
     Raises BuildError if the Verilog has another set of them, or another width.
     """
     last = plan.stages[-1]
-    forward = [_probe(planned, "y", planned.stage.y.width) for planned in plan.stages]
     z = Layout(last.stage.out_shape, last.stage.groups, last.fold.pn, plan.network.loss.dz.width)
-    backward = [Probe("probe_dz", "loss.dz", "dz", len(plan.stages) - 1, z)]
-    for planned in reversed(plan.stages):
+    forward = []
+    backward = [Probe(f"{_prefix(plan, last)}dz", "loss.dz", "dz", len(plan.stages) - 1, z)]
+    for i, planned in enumerate(plan.stages):
+        if not planned.part.sends_sums:
+            forward.append(_probe(plan, i, "y", planned.stage.y.width))
+    for i, planned in reversed(list(enumerate(plan.stages))):
         stage = planned.stage
         if stage.dx is not None or not stage.frozen:
-            backward.append(_probe(planned, "dy", stage.dy.width))
-        if stage.dx is not None:
-            backward.append(_probe(planned, "dx", stage.dx.width))
+            backward.append(_probe(plan, i, "dy", stage.dy.width))
+        if stage.dx is not None and not planned.part.sends_back:
+            backward.append(_probe(plan, i, "dx", stage.dx.width))
     probes = [*forward, *backward]
     wanted = {probe.stream: probe.layout.lanes * probe.layout.width for probe in probes}
     found = {name: ports.widths[f"{name}__payload"] for name in ports.probes}
@@ -79,11 +82,18 @@ def device_probes(plan: Plan, ports: Ports) -> list[Probe]:
     return probes
 
 
-def _probe(planned: StagePlan, kind: str, width: int) -> Probe:
+def _prefix(plan: Plan, planned: StagePlan) -> str:
+    """How the probes of a board begin."""
+    return f"probe_b{planned.board}_" if plan.links else "probe_"
+
+
+def _probe(plan: Plan, i: int, kind: str, width: int) -> Probe:
+    planned = plan.stages[i]
     stage, fold = planned.stage, planned.fold
     shape = {"y": stage.out_shape, "dy": stage.conv_shape, "dx": stage.in_shape}[kind]
     layout = Layout(shape, stage.groups, fold.folding.pc if kind == "dx" else fold.pn, width)
-    return Probe(f"probe_{kind}{stage.index}", f"{stage.name}.{kind}", kind, stage.index, layout)
+    stream = f"{_prefix(plan, planned)}{kind}{plan.numbers[i]}"
+    return Probe(stream, f"{stage.name}.{kind}", kind, i, layout)
 
 
 def signed_words(words: Words) -> Ints:

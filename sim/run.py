@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -116,8 +116,9 @@ def simulate(
         outcome = _drive(build, session, ports, directory, options, progress)
         _check_outcome(outcome, session, options)
         results = read_results(directory)
-        number = _device_number(results.reads[session.build])
-        _refused(int(results.reads[session.status][0]), outcome)
+        number = _device_number([results.reads[part] for part in session.build])
+        for part in session.status:
+            _refused(int(results.reads[part][0]), outcome)
         streams = [(probe, probe.read(directory, ports)) for probe in probes]
         verifier = Verifier(session, Reference(network, build.parameters), results, streams, options.dump)
         accuracy = verifier.run()
@@ -188,10 +189,17 @@ def _check_outcome(outcome: Outcome, session: Session, options: SimOptions) -> N
     raise WatchdogError(explain(outcome, channel_names(session.plan), waiting, options.watchdog))
 
 
-def _device_number(words: Words) -> int:
-    """The build number that the device shows. Raises BuildError if it is no hwgen device."""
-    if int(words[0]) != DEVICE_ID:
-        raise BuildError(
-            f"device: register id reads 0x{int(words[0]):08X}, not 0x{DEVICE_ID:08X}; build again"
-        )
-    return int(words[1])
+def _device_number(boards: Sequence[Words]) -> int:
+    """The build number that all boards show. Raises BuildError if one is no hwgen device, or of another build."""
+    for k, words in enumerate(boards):
+        where = f"board {k}" if len(boards) > 1 else "device"
+        if int(words[0]) != DEVICE_ID:
+            raise BuildError(
+                f"{where}: register id reads 0x{int(words[0]):08X}, not 0x{DEVICE_ID:08X}; build again"
+            )
+        if words[1] != boards[0][1]:
+            raise BuildError(
+                f"{where}: register build reads 0x{int(words[1]):08x}, that of board 0 0x{int(boards[0][1]):08x}; "
+                "put boards of one build together"
+            )
+    return int(boards[0][1])

@@ -12,15 +12,18 @@ from numpy.typing import NDArray
 from ..data import Dataset
 from ..errors import DataError
 from ..ir.initial import Parameters
-from ..plan.plan import Plan, StagePlan
+from ..plan.links import SIDE_DOWN, SIDE_UP
+from ..plan.plan import Plan
 from ..plan.registers import (
     CONTROL_HOLD,
     CONTROL_TRAIN,
     GLOBAL,
+    LINK_REGISTERS,
     SPACES,
     STAGE_COUNTERS,
     STATUS_HELD,
     STATUS_IDLE,
+    link_register,
     stage_register,
 )  # fmt: skip
 from ..plan.weights import bias_image, weight_image
@@ -62,10 +65,10 @@ class Held:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Counters at one instant: ``cycle`` (low, high), ``stages[i]`` the first three (busy cycles of the
-    passes)."""
+    """Counters of every board at one instant of its own: ``cycles[board]`` (low, high), ``stages[i]`` the first three
+    (busy cycles of the passes)."""
 
-    cycle: slice
+    cycles: tuple[slice, ...]
     stages: tuple[slice, ...]
 
 
@@ -74,14 +77,15 @@ class Session:
     """The program of a simulation and what belongs to each of its parts, in the order of execution.
 
     Sample numbers index ``images`` and ``labels``: the training samples, then the held-out ones. ``start``
-    and ``idle`` are the marks around the free-running batches.
+    and ``idle`` are the marks around the free-running batches. ``build`` and ``status`` hold a slice a board, ``links``
+    the registers of link ends by (board, side).
     """
 
     plan: Plan
     images: Ints
     labels: Ints
     program: Program = field(default_factory=Program)
-    build: slice = field(default_factory=lambda: slice(0))
+    build: tuple[slice, ...] = ()
     held: list[Held] = field(default_factory=list)
     free: list[Ints] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -90,7 +94,8 @@ class Session:
     counters: tuple[slice, ...] = ()
     evaluated: Ints | None = None
     memories: tuple[StageWords, ...] = ()
-    status: slice = field(default_factory=lambda: slice(0))
+    status: tuple[slice, ...] = ()
+    links: dict[tuple[int, int], slice] = field(default_factory=dict)
 
     @classmethod
     def prepare(
@@ -124,8 +129,15 @@ class Session:
         if evaluate:
             session._evaluate(np.arange(count, len(pictures), dtype=np.int64))
         session.memories = session._read_memories()
-        session.status = session.program.read(GLOBAL["status"].address)
+        session._read_links()
+        status = GLOBAL["status"].address
+        session.status = tuple(session.program.read(status, board=board) for board in session.boards)
         return session
+
+    @property
+    def boards(self) -> range:
+        """Numbers of the boards."""
+        return range(len(self.plan.boards))
 
     @property
     def trained(self) -> list[Ints]:
@@ -139,31 +151,40 @@ class Session:
 
     def _set_up(self, parameters: Parameters) -> None:
         program, update = self.program, self.plan.network.update
-        self.build = program.read(GLOBAL["id"].address, 2, 1)
-        for planned, weights, biases in zip(
-            self.plan.stages, parameters.weights, parameters.biases, strict=True
-        ):
-            self._select(planned, "master")
-            program.load("data", weight_image(planned.fold, weights))
-            if biases is not None:
-                self._select(planned, "bias")
-                program.load("data", bias_image(planned.fold, biases).T)
-        program.write("rate", update.rate)
-        program.write("batch", update.batch)
-        program.write("seed", update.seed)
+        self.build = tuple(program.read(GLOBAL["id"].address, 2, 1, board=board) for board in self.boards)
+        for i, planned in enumerate(self.plan.stages):
+            whole, index = self.plan.whole(planned), planned.stage.index
+            inputs, outputs = planned.part.weights(whole)
+            weights, biases = parameters.weights[index], parameters.biases[index]
+            self._select(i, "master")
+            program.load("data", weight_image(planned.fold, weights[:, :, inputs, outputs]), planned.board)
+            if biases is not None and planned.stage.bias is not None:
+                self._select(i, "bias")
+                program.load("data", bias_image(planned.fold, biases[outputs]).T, planned.board)
+        for name, value in (("rate", update.rate), ("batch", update.batch), ("seed", update.seed)):
+            self._write_all(name, value)
+
+    def _write_all(self, register: str, value: int) -> None:
+        for board in self.boards:
+            self.program.write(register, value, board)
+
+    def _wait_all(self, bits: int) -> None:
+        """Until the status of every board has ``bits``; the first board's also tells that all results are out."""
+        for board in self.boards:
+            self.program.status(bits, bits, board)
 
     def _hold(self, samples: Ints, gradients: bool) -> None:
         program = self.program
         program.record(True)
-        program.write("control", CONTROL_TRAIN | (CONTROL_HOLD if gradients else 0))
+        self._write_all("control", CONTROL_TRAIN | (CONTROL_HOLD if gradients else 0))
         program.feed(samples, train=True)
         program.results(program.fed)
         sums = None
         if gradients:
-            program.status(STATUS_HELD, STATUS_HELD)
-            sums = tuple(self._read_gradients(planned) for planned in self.plan.stages)
-            program.write("control", CONTROL_TRAIN)
-        program.status(STATUS_IDLE, STATUS_IDLE)
+            self._wait_all(STATUS_HELD)
+            sums = tuple(self._read_gradients(i) for i in range(len(self.plan.stages)))
+            self._write_all("control", CONTROL_TRAIN)
+        self._wait_all(STATUS_IDLE)
         program.record(False)
         memories = self._read_memories() if gradients else None
         self.held.append(Held(samples, sums, memories, self._read_counters()))
@@ -172,7 +193,7 @@ class Session:
         """All batches queued at once; the second one is measured where a batch is long enough."""
         program = self.program
         before = program.fed
-        program.write("control", CONTROL_TRAIN)
+        self._write_all("control", CONTROL_TRAIN)
         self.start = program.mark()
         self.free = free
         if free:
@@ -183,63 +204,73 @@ class Session:
                 program.results(before + len(free[0]) + steady + 1)
                 self.snapshots.append(self._snapshot())
         program.results(program.fed)
-        program.status(STATUS_IDLE, STATUS_IDLE)
+        self._wait_all(STATUS_IDLE)
         self.idle = program.mark()
 
     def _evaluate(self, samples: Ints) -> None:
         program = self.program
-        program.write("control", 0)
+        self._write_all("control", 0)
         program.feed(samples, train=False)
         program.results(program.fed)
-        program.status(STATUS_IDLE, STATUS_IDLE)
+        self._wait_all(STATUS_IDLE)
         self.evaluated = samples
 
     def _snapshot(self) -> Snapshot:
-        self.program.write("snapshot", 0)
-        cycle = self.program.read(GLOBAL["cycles_low"].address, 2, 1)
-        passes = [
-            self.program.read(stage_register(i, "forward_ops"), 3, 1) for i in range(len(self.plan.stages))
+        self._write_all("snapshot", 0)
+        low = GLOBAL["cycles_low"].address
+        cycles = tuple(self.program.read(low, 2, 1, board=board) for board in self.boards)
+        return Snapshot(cycles, tuple(self._counters("forward_ops", 3)))
+
+    def _counters(self, first: str, count: int) -> list[slice]:
+        """Reads ``count`` counters of every stage from ``first`` on."""
+        places = zip(self.plan.stages, self.plan.numbers, strict=True)
+        return [
+            self.program.read(stage_register(number, first), count, 1, board=planned.board)
+            for planned, number in places
         ]
-        return Snapshot(cycle, tuple(passes))
 
     def _read_counters(self) -> tuple[slice, ...]:
-        self.program.write("snapshot", 0)
-        first, count = STAGE_COUNTERS[0], len(STAGE_COUNTERS)
-        return tuple(
-            self.program.read(stage_register(i, first), count, 1) for i in range(len(self.plan.stages))
-        )
+        self._write_all("snapshot", 0)
+        return tuple(self._counters(STAGE_COUNTERS[0], len(STAGE_COUNTERS)))
 
-    def _select(self, planned: StagePlan, space: str) -> None:
-        self.program.write("space", planned.stage.index * 16 + SPACES[space])
-        self.program.write("pointer", 0)
+    def _read_links(self) -> None:
+        """State, peer and counters of every link end, as of the last snapshot."""
+        for link in self.plan.links:
+            for board, side in ((link.index, SIDE_DOWN), (link.index + 1, SIDE_UP)):
+                first = link_register(side, LINK_REGISTERS[0])
+                self.links[board, side] = self.program.read(first, len(LINK_REGISTERS), 1, board=board)
 
-    def _read(self, planned: StagePlan, space: str) -> slice:
+    def _select(self, i: int, space: str) -> None:
+        board = self.plan.stages[i].board
+        self.program.write("space", self.plan.numbers[i] * 16 + SPACES[space], board)
+        self.program.write("pointer", 0, board)
+
+    def _read(self, i: int, space: str) -> slice:
+        planned = self.plan.stages[i]
         fold = planned.fold
-        weights = fold.pk * fold.pn * fold.depth
-        self._select(planned, space)
-        return self.program.read(
-            GLOBAL["data"].address, fold.pn * fold.y_words if "bias" in space else weights
-        )
+        words = fold.pn * fold.y_words if "bias" in space else fold.pk * fold.pn * fold.depth
+        self._select(i, space)
+        return self.program.read(GLOBAL["data"].address, words, board=planned.board)
 
-    def _read_sums(self, planned: StagePlan, space: str, bits: int) -> tuple[slice, Words]:
-        low = self._read(planned, f"{space}_low")
-        return low, self._read(planned, f"{space}_high") if bits > 32 else None
+    def _read_sums(self, i: int, space: str, bits: int) -> tuple[slice, Words]:
+        low = self._read(i, f"{space}_low")
+        return low, self._read(i, f"{space}_high") if bits > 32 else None
 
-    def _read_gradients(self, planned: StagePlan) -> StageWords:
-        stage, batch = planned.stage, self.plan.network.update.batch
+    def _read_gradients(self, i: int) -> StageWords:
+        stage, batch = self.plan.stages[i].stage, self.plan.network.update.batch
         if stage.frozen:
             return StageWords()
-        grad = self._read_sums(planned, "grad", stage.grad_bits(batch))
+        grad = self._read_sums(i, "grad", stage.grad_bits(batch))
         if stage.bias is None:
             return StageWords(grad=grad)
-        return StageWords(
-            grad=grad, bias_grad=self._read_sums(planned, "bias_grad", stage.bias_grad_bits(batch))
-        )
+        return StageWords(grad=grad, bias_grad=self._read_sums(i, "bias_grad", stage.bias_grad_bits(batch)))
 
     def _read_memories(self) -> tuple[StageWords, ...]:
         return tuple(
-            StageWords(self._read(p, "master"), self._read(p, "bias") if p.stage.bias is not None else None)
-            for p in self.plan.stages
+            StageWords(
+                self._read(i, "master"), self._read(i, "bias") if planned.stage.bias is not None else None
+            )
+            for i, planned in enumerate(self.plan.stages)
         )
 
 

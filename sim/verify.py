@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..plan.plan import StagePlan
 from ..ref.executor import COUNTS, BatchTrace, Reference
 from .compare import Comparison
 from .layout import Words
@@ -41,7 +42,7 @@ class Verifier:
         self.session, self.reference, self.results, self.streams = session, reference, results, streams
         self.dump = dump
         self.comparison = Comparison()
-        self.totals = [dict.fromkeys(COUNTS, 0) for _ in session.plan.stages]
+        self.totals = [dict.fromkeys(COUNTS, 0) for _ in session.plan.network.stages]
         self._dumped: dict[str, Ints] = {}
         self._sample = 0
         self._batch = 0
@@ -86,17 +87,22 @@ class Verifier:
 
     def _held(self, held: Held) -> None:
         where, start = f"batch {self._batch}", self._sample
-        stages = self.session.plan.stages
+        plan = self.session.plan
         results = Comparison()
         trace = self._trace(held.samples, results)
-        dz = trace.dz.reshape(len(held.samples), *stages[-1].stage.out_shape)
-        wanted = {"y": trace.y, "dy": trace.dy, "dx": trace.dx, "dz": (dz,) * len(stages)}
+        dz = trace.dz.reshape(len(held.samples), *plan.network.stages[-1].out_shape)
+        wanted = {"y": trace.y, "dy": trace.dy, "dx": trace.dx, "dz": (dz,) * len(plan.network.stages)}
         for probe, words in self.streams:
             if probe.kind == "dz":
                 self.comparison.add(results)  # results follow from the last y
             beats = probe.layout.beats
             got, padding = probe.tensors(words[start * beats : (start + len(held.samples)) * beats])
-            self._equal(probe.name, where, got, wanted[probe.kind][probe.stage])
+            planned = plan.stages[probe.stage]
+            whole = np.asarray(wanted[probe.kind][planned.stage.index])
+            if probe.kind != "dz":
+                part, stage = planned.part, plan.whole(planned)
+                whole = whole[..., part.inputs(stage) if probe.kind == "dx" else part.outputs(stage)]
+            self._equal(probe.name, where, got, whole)
             self.comparison.zero(probe.name, where, padding)
         if held.gradients is not None:
             self._sums(held.gradients, trace, where)
@@ -120,24 +126,46 @@ class Verifier:
 
     def _sums(self, words: tuple[StageWords, ...], trace: BatchTrace, where: str) -> None:
         for i, planned in reversed(list(enumerate(self.session.plan.stages))):
-            wanted = {"dw": trace.dw[i], "db": trace.db[i]}
+            index = planned.stage.index
+            wanted = self._part(planned, {"dw": trace.dw[index], "db": trace.db[index]})
             for name, got in memories(planned, words[i], self.results.reads).items():
                 self._memory(f"{planned.stage.name}.{name}", where, got, wanted[name])
 
     def _memories(self, words: tuple[StageWords, ...], where: str) -> None:
         parameters = self.reference.parameters
         for i, planned in enumerate(self.session.plan.stages):
-            wanted = {"weight": parameters.weights[i], "bias": parameters.biases[i]}
+            index = planned.stage.index
+            wanted = self._part(
+                planned, {"weight": parameters.weights[index], "bias": parameters.biases[index]}
+            )
             for name, got in memories(planned, words[i], self.results.reads).items():
                 self._memory(f"{planned.stage.name}.{name}", where, got, wanted[name])
 
+    def _part(self, planned: StagePlan, tensors: dict[str, Ints | None]) -> dict[str, Ints | None]:
+        """The share of a part in weights or their gradients [kh, kw, cin, Cout], and in biases or theirs [Cout]."""
+        inputs, outputs = planned.part.weights(self.session.plan.whole(planned))
+        return {
+            name: None
+            if tensor is None
+            else tensor[:, :, inputs, outputs]
+            if tensor.ndim == 4
+            else tensor[outputs]
+            for name, tensor in tensors.items()
+        }
+
     def _counters(self, words: tuple[slice, ...], where: str) -> None:
-        for planned, part, totals in zip(self.session.plan.stages, words, self.totals, strict=True):
+        """Counters of all parts of a stage together; each part has made every update."""
+        sums = [dict.fromkeys(map(counter_name, COUNTS), 0) for _ in self.totals]
+        for planned, part in zip(self.session.plan.stages, words, strict=True):
             got = counters(part, self.results.reads)
-            wanted = {counter_name(name): count & 0xFFFFFFFF for name, count in totals.items()}
-            wanted["updates"] = 0 if planned.stage.frozen else self.reference.step
-            for name, count in wanted.items():
-                self.comparison.equal(f"{planned.stage.name}.{name}", where, got[name], count)
+            for name in sums[planned.stage.index]:
+                sums[planned.stage.index][name] += got[name]
+            updates = 0 if planned.stage.frozen else self.reference.step
+            self.comparison.equal(f"{planned.stage.name}.updates", where, got["updates"], updates)
+        for stage, got, totals in zip(self.session.plan.network.stages, sums, self.totals, strict=True):
+            for name, count in totals.items():
+                found = got[counter_name(name)] & 0xFFFFFFFF
+                self.comparison.equal(f"{stage.name}.{counter_name(name)}", where, found, count & 0xFFFFFFFF)
 
     def _evaluate(self) -> float:
         samples = self.session.evaluated

@@ -120,7 +120,7 @@ def damage(data, path, value):
             None,
             r"plan\.stages\[0\]\.depths\.col_rows: null, which is no int; build again",
         ),
-        (["stages", 0, "stage", "index"], 5, r"plan\.stages: differ from plan\.network\.stages; build again"),
+        (["stages", 0, "stage", "index"], 5, r"plan\.stages\[0\]: stage 5 on board 0; build again"),
     ],
 )
 def test_damage_is_named(plan, path, value, message):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from amaranth import *
 from amaranth.lib import wiring
 from amaranth.lib.cdc import FFSynchronizer
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from ..plan.links import LINK_COUNTERS, LINK_PROTOCOL, SIDE_DOWN, SIDE_UP, LinkPlan
 from ..plan.plan import Plan
@@ -39,8 +39,8 @@ class Board(wiring.Component):
     """Board ``board`` of a plan with links.
 
     Ports: those of :class:`Core` but for the boundary streams; the host's only on the first board. For each side with
-    a link: ``<side>_clk``, the clock of its end, and ``<side>``, the signature of link.frames.PhySignature. One reset
-    resets all domains.
+    a link: ``<side>_clk``, the clock of its end, and ``<side>``, the signature of link.phy, and ``<side>_state``, a number
+    in links.LINK_STATES. One reset resets all domains.
 
     ``ends`` are emitted link ends by side (None: as submodules, for Amaranth's simulator).
     """
@@ -76,6 +76,7 @@ class Board(wiring.Component):
         for side, end in self.ends.items():
             members[f"{side}_clk"] = In(1)
             members[side] = end.signature.members["phy"]
+            members[f"{side}_state"] = Out(3)
         super().__init__(members)
 
     def elaborate(self, platform):
@@ -128,6 +129,7 @@ class Board(wiring.Component):
         m.d.comb += [
             end.identity.eq(identity(self.build, self.board, number)),
             end.expected.eq(identity(self.build, peer, SIDE_UP if side == "down" else SIDE_DOWN)),
+            getattr(self, f"{side}_state").eq(end.state),
             end.snapshot.eq(self.core.snapshot),
             end.counter_select.eq(address - first),
             value.eq(end.counter),

@@ -92,6 +92,16 @@ class Plan:
         """What stands on a board, in order."""
         return tuple(planned for planned in self.stages if planned.board == board)
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The number that every one of ``stages`` has in the registers of its board."""
+        seen = [0] * len(self.boards)
+        found = []
+        for planned in self.stages:
+            found.append(seen[planned.board])
+            seen[planned.board] += 1
+        return tuple(found)
+
     def whole(self, planned: StagePlan) -> Stage:
         """The stage of the network that ``planned`` is (a part of)."""
         return self.network.stages[planned.stage.index]

@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ..errors import BuildError
+from .part import part_stage
 from .plan import Plan
 
 __all__ = ["plan_from_json", "plan_to_json"]
@@ -38,8 +39,15 @@ def plan_from_json(text: str) -> Plan:
         raise BuildError(f"plan: no JSON ({error}); build again") from None
     plan = _decode(data, Plan, "plan")
     assert isinstance(plan, Plan)
-    if tuple(planned.stage for planned in plan.stages) != plan.network.stages:
-        raise BuildError("plan.stages: differ from plan.network.stages; build again")
+    stages = plan.network.stages
+    for i, planned in enumerate(plan.stages):
+        index, last = planned.stage.index, len(plan.boards) - 1
+        if not (0 <= index < len(stages) and 0 <= planned.board <= last):
+            raise BuildError(f"plan.stages[{i}]: stage {index} on board {planned.board}; build again")
+        if planned.stage != part_stage(stages[index], planned.part, planned.board):
+            raise BuildError(f"plan.stages[{i}]: differs from plan.network.stages[{index}]; build again")
+    if sorted({planned.stage.index for planned in plan.stages}) != list(range(len(stages))):
+        raise BuildError("plan.stages: not every stage of plan.network is there; build again")
     return plan
 
 
