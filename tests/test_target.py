@@ -235,6 +235,14 @@ def test_wrong_clusters(make, message):
     matches(f"cluster: {message}", found)
 
 
+def test_the_faster_of_two_links_counts():
+    messages = [
+        f"cluster: board {index} (vc709): gbps = 11.5 a lane but its transceivers reach 11.3; give a slower link"
+        for index in (1, 2)
+    ]
+    assert problems(lambda: Cluster((VC709,) * 3, (Link(), Link(gbps=11.5)))) == messages
+
+
 def test_links_that_boards_can_take():
     assert len(Cluster((VC709,) * 256, (Link(lanes=7),) * 255).boards) == 256
     mixed = Cluster((VC709, ULX3S, VC709), (PINS, PINS))

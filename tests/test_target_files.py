@@ -10,6 +10,7 @@ import pytest
 from hwgen import Cluster, Link, Model, nn
 from hwgen.commands.cluster import add_cluster_argument, resolve
 from hwgen.errors import ModelError, TargetError
+from hwgen.frontend.loader import load_source
 from hwgen.target import Board, Fill
 from hwgen.target_files import built_in, read_board
 
@@ -95,6 +96,7 @@ SPECS = [
     ("vc709*200,vc709*57", ["cluster: 257 boards; give 1 to 256"]),
     ("vc707*3", [f"cluster: no board 'vc707'; did you mean vc709? {THERE}"]),
     ("VC709", [f"cluster: no board 'VC709'; did you mean vc709? {THERE}"]),
+    ("ULX3S_85F", [f"cluster: no board 'ULX3S_85F'; did you mean ulx3s_85f? {THERE}"]),
     ("ulx3s", [f"cluster: no board 'ulx3s'; did you mean ulx3s_85f? {THERE}"]),
     (
         "zzz*9,vc709,u280",
@@ -340,16 +342,24 @@ def test_the_cluster_of_a_model(folder):
         resolved(model("vc709"), "--cluster", "")
 
 
-@pytest.mark.parametrize(
-    ("cluster", "message"),
-    [
-        ("vc707,zzz", f"cluster: no board 'vc707'; did you mean vc709? {THERE}"),
-        (3, 'cluster: 3; give cluster="vc709*3" or cluster=Cluster.chain("vc709", 3)'),
-        (["vc709"], 'cluster: [\'vc709\']; give cluster="vc709*3" or cluster=Cluster.chain("vc709", 3)'),
-    ],
-)
-def test_a_wrong_cluster_is_a_mistake_of_the_model(cluster, message):
+WRONG = [
+    (
+        "vc707,zzz",
+        [f"cluster: no board 'vc707'; did you mean vc709? {THERE}", f"cluster: no board 'zzz'; {THERE}"],
+    ),
+    (3, ['cluster: 3; give cluster="vc709*3" or cluster=Cluster.chain("vc709", 3)']),
+    (["vc709"], ['cluster: [\'vc709\']; give cluster="vc709*3" or cluster=Cluster.chain("vc709", 3)']),
+]
+
+
+@pytest.mark.parametrize(("cluster", "messages"), WRONG)
+def test_a_wrong_cluster_is_a_mistake_of_the_model(cluster, messages):
     with pytest.raises(ModelError) as caught:
         model(cluster).replace(loss=None).network()
-    assert caught.value.problems[1] == message
-    assert caught.value.problems[0].startswith("loss: missing")
+    matches(["loss: missing; give loss=nn.SoftmaxCrossEntropy()", *messages], caught.value.problems)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_chain_that_a_model_file_makes():
+    path = write("net.py", "from hwgen import Cluster\n\nCluster.chain(['vc707', 'zzz'])\n")
+    matches([f"net.py:3: {message}" for message in WRONG[0][1]], problems(lambda: load_source(path)))
