@@ -22,7 +22,7 @@ module hwgen_channel #(
     output reg  [WIDTH-1:0] rx_data,
     output reg              rx_last,
 
-    // Constant from the first edge on.
+    // Constant from the first edge on, but for error, loss and repeat_.
     input  wire [15:0] latency,
     input  wire [15:0] jitter,
     input  wire [16:0] rate,       // words a cycle of tx_clk, in 1/65536
