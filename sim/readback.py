@@ -58,7 +58,8 @@ def device_probes(plan: Plan, ports: Ports) -> list[Probe]:
     Raises BuildError if the Verilog has another set of them, or another width.
     """
     last = plan.stages[-1]
-    z = Layout(last.stage.out_shape, last.stage.groups, last.fold.pn, plan.network.loss.dz.width)
+    whole = plan.whole(last)
+    z = Layout(whole.out_shape, whole.groups, last.fold.pn, plan.network.loss.dz.width)
     forward = []
     backward = [Probe(f"{_prefix(plan, last)}dz", "loss.dz", "dz", len(plan.stages) - 1, z)]
     for i, planned in enumerate(plan.stages):

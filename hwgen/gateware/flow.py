@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amaranth import unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,7 +19,7 @@ __all__ = ["Flow", "boundary_ports", "channel_shape"]
 def channel_shape(channel: Channel):
     """Payload of a channel word."""
     if channel.kind == "label":
-        return 16
+        return unsigned(16)
     return RESULT if channel.kind == "result" else lanes(channel.lanes, channel.bits)
 
 
@@ -96,7 +97,9 @@ class Flow:
         elif part.cut == "output_channels":
             self._fork(f"x_fork_{i}", stage.x.width, x, own, self.boundary("down_x"))
         else:
-            self._split(f"x_split_{i}", stage.x.width, x, own, self.boundary("down_x"), stage.in_channels)
+            onward = self.boundary("down_x")
+            counts = (stage.in_channels, onward[1][0])
+            self._split(f"x_split_{i}", stage.x.width, x, own, onward, counts)
         if part.takes_sums:
             whole = self.plan.whole(planned)
             behind = (ports.sums_in, (stage.N, planned.fold.pn))
@@ -127,8 +130,9 @@ class Flow:
         elif part.cut == "input_channels":
             self._fork(f"dy_fork_{i}", stage.dy.width, error, own, self.boundary("up_dy"))
         else:
-            others = error[1][0] - stage.out_channels
-            self._split(f"dy_split_{i}", stage.dy.width, error, self.boundary("up_dy"), own, others)
+            onward = self.boundary("up_dy")
+            counts = (onward[1][0], stage.out_channels)
+            self._split(f"dy_split_{i}", stage.dy.width, error, onward, own, counts)
         if "masked_out" in ports.signature.members:
             masked = (ports.masked_out, (stage.N, planned.fold.pn))
             self.join(f"masked_{i}", stage.dy.width, masked, self.boundary("up_dy"))
@@ -163,15 +167,14 @@ class Flow:
         self.join(f"{name}_0", width, (fork.o[0], source[1]), first)
         self.join(f"{name}_1", width, (fork.o[1], source[1]), second)
 
-    def _split(self, name, width, source, low, high, count) -> None:
-        """The first ``count`` channels of a pixel to ``low``, the rest to ``high``."""
-        total = source[1][0]
+    def _split(self, name, width, source, low, high, counts) -> None:
+        """The first channels of every pixel to ``low``, the others to ``high``."""
         P = max(layout[1] for _, layout in (source, low, high))
-        split = SplitChannels(width, count, total - count, P)
+        split = SplitChannels(width, *counts, P)
         self.m.submodules[name] = split
-        self.join(f"{name}_i", width, source, (split.i, (total, P)))
-        self.join(f"{name}_low", width, (split.o[0], (count, P)), low)
-        self.join(f"{name}_high", width, (split.o[1], (total - count, P)), high)
+        self.join(f"{name}_i", width, source, (split.i, (sum(counts), P)))
+        self.join(f"{name}_low", width, (split.o[0], (counts[0], P)), low)
+        self.join(f"{name}_high", width, (split.o[1], (counts[1], P)), high)
 
     def _merge(self, name, width, low, high, counts):
         """The channels of ``low``, then those of ``high``, as one (stream, layout)."""
