@@ -35,7 +35,7 @@ module hwgen_dump;
   reg [8*4096-1:0] path;
   initial if ($value$plusargs("dumpfile_path=%s", path)) begin
     $dumpfile(path);
-    $dumpvars(0, hwgen_core);
+    $dumpvars(0, TOP);
   end
 endmodule
 """
@@ -57,7 +57,11 @@ def run_cocotb(
     ToolError.
     """
     (directory / "outcome.txt").unlink(missing_ok=True)
-    lines = [f"probe {name} {ports.words(name)}" for name in ports.probes]
+    streams = {"probe": ports.probes, "source": ports.sources, "sink": ports.sinks}
+    lines = [f"{kind} {name} {ports.words(name)}" for kind, names in streams.items() for name in names]
+    pins = {"input": ports.settings, "output": ports.outputs}
+    lines += [f"{kind} {name} {ports.widths[name]}" for kind, names in pins.items() for name in names]
+    lines.append(f"result {int('result__valid' in ports.widths)}")
     lines += [f"stall {conditions.stall!r}", f"seed {conditions.seed}", f"watchdog {conditions.watchdog}"]
     lines.append(f"max_cycles {conditions.max_cycles}")
     (directory / "bench.txt").write_text("\n".join(lines) + "\n")
@@ -116,7 +120,8 @@ def _built(files: Mapping[str, str], module: str, simulator: str, traced: bool) 
     version = run_tool([str(require(VERSIONS[simulator][0])), VERSIONS[simulator][1]], Path.cwd(), simulator)
     texts = [part for name in sorted(files) for part in (name, files[name])]
     arguments = list(BUILD_ARGUMENTS[simulator])
-    texts += [DUMP] if traced else []
+    dump = DUMP.replace("TOP", module)
+    texts += [dump] if traced else []
     if traced:
         arguments += ["--trace-fst"] if simulator == "verilator" else ["-s", "hwgen_dump"]
     key = content_key(version, package_version("cocotb"), simulator, module, *arguments, str(traced), *texts)
@@ -125,7 +130,7 @@ def _built(files: Mapping[str, str], module: str, simulator: str, traced: bool) 
         sources = [work / name for name in write_sources(work, files)]
         if traced and simulator == "icarus":
             sources.append(work / "hwgen_dump.v")
-            sources[-1].write_text(DUMP)
+            sources[-1].write_text(dump)
         log = work / "build.log"
         with _environment():
             try:

@@ -135,7 +135,7 @@ def test_ports_of_the_verilog(build):
     assert ports.words("result") == 2
     header = ports.header()
     assert "#define PORT_image_valid image___05Fvalid\n" in header
-    assert 'X(probe_dz___05F, "probe_dz")' in header
+    assert 'X(probe_dz___05F, "probe_dz", 0)' in header
     assert mangle("a__b_c") == "a___05Fb_c"
 
 

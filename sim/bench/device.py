@@ -52,6 +52,11 @@ class Device:
             self._driven[name] = value
             self._handle(name).value = value
 
+    def drive_bits(self, name: str, low: int, width: int, value: int) -> None:
+        """Set some bits of an input, leave the others."""
+        mask = (1 << width) - 1
+        self.drive(name, self.driven(name) & ~(mask << low) | (value & mask) << low)
+
     def driven(self, name: str) -> int:
         """What an input is set to."""
         return self._driven.get(name, 0)

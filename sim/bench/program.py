@@ -1,16 +1,18 @@
-"""The C++ driver's twin: runs a program cycle for cycle the same, and checks the manners of the results."""
+"""The C++ driver's twin: runs a program cycle for cycle the same, and checks the manners of streams out."""
 
 from __future__ import annotations
 
 import struct
 import time
-from collections import deque
 from typing import Any, BinaryIO
 
 import cocotb
 import numpy as np
+from cocotb.triggers import Timer
+from hwgen.sim.bench.clocks import Clocks
 from hwgen.sim.bench.coin import Coin
 from hwgen.sim.bench.device import Device, bench_directory
+from hwgen.sim.bench.streams import COMMAND, FURTHER, IMAGE, LABEL, REPLY, RESULT, Sink, Source
 from hwgen.sim.program import BOARD_STRIDE
 
 from hwgen.plan.registers import GLOBAL
@@ -27,36 +29,65 @@ class ProgramBench:
     """State of a run; names and order of events are those of cpp/main.cpp."""
 
     def __init__(self, dut: Any):
-        self.device = Device(dut)
+        self.device = device = Device(dut)
         self.directory = bench_directory()
         settings = [line.split() for line in (self.directory / "bench.txt").read_text().splitlines()]
-        value = {words[0]: words[1] for words in settings if words[0] != "probe"}
+        value = {words[0]: words[1] for words in settings if len(words) == 2}
         self.watchdog, self.max_cycles = int(value["watchdog"]), int(value["max_cycles"])
         seed, stall = int(value["seed"]), float(value["stall"])
-        coins = [Coin(seed, stream, stall) for stream in range(5)]
-        self.image_coin, self.label_coin, self.result_coin, self.command_coin, self.reply_coin = coins
-        self.probes = [
-            (words[1], int(words[2]), self._out(words[1])) for words in settings if words[0] == "probe"
+        named = {
+            kind: [(words[1], int(words[2])) for words in settings if words[0] == kind]
+            for kind in ("probe", "source", "sink", "input", "output")
+        }
+        for name, _ in named["input"]:
+            device.drive(name, 0)
+        self.clocks = Clocks(device, self.directory)
+        self.probes = [(name, words, self._out(name)) for name, words in named["probe"]]
+        self.boards = {name: self.clocks.of_board(board) for name, board in self._boards()}
+        draws = iter(range(FURTHER, 256))
+        draw = {"image": IMAGE, "label": LABEL}
+        self.sources = [
+            Source(
+                device,
+                name,
+                self.directory,
+                words,
+                Coin(seed, draw[name] if name in draw else next(draws), stall),
+            )
+            for name, words in named["source"]
         ]
+        self.sinks = [
+            Sink(device, name, self._out(name), words, Coin(seed, next(draws), stall))
+            for name, words in named["sink"]
+        ]
+        self.outputs = [name for name, _ in named["output"]]
         self.results, self.reads, self.feeds, self.marks = map(
             self._out, ("results", "reads", "feeds", "marks")
         )
+        self.result = (
+            Sink(device, "result", self.results, 2, Coin(seed, RESULT, stall))
+            if value["result"] == "1"
+            else None
+        )
+        self.command_coin, self.reply_coin = Coin(seed, COMMAND, stall), Coin(seed, REPLY, stall)
         lines = (self.directory / "program.txt").read_text().splitlines()
         self.ops = [
             (words[0], [int(word) for word in words[1:]]) for line in lines if (words := line.split())
         ]
-        self.order, self.labels, self.words = map(self._load, ("order", "labels", "words"))
-        beats, width = self._load("shape")
-        self.images = self._load("images").reshape(-1, beats, width)
-        self.image_queue: deque[int] = deque()
-        self.label_queue: deque[int] = deque()
-        self.beat = self.pc = self.sent = self.answered = self.poll_at = self.first_beat = 0
-        self.last_progress = self.result_count = self.fed = self.reply = 0
-        self.recording = self.finished = self.polling = False
-        self.image_taken = self.label_taken = self.command_taken = self.replied = False
+        self.order, self.words = map(self._load, ("order", "words"))
+        self.pc = self.sent = self.answered = self.poll_at = self.first_beat = self.last_progress = 0
+        self.fed = self.reply = self.asking = self.cycles = 0
+        self.recording = self.finished = self.polling = self.command_taken = self.replied = self.waits = False
+        self.tail = TAIL_CYCLES
+        self.end = ""
+        self.channels = (0, 0)
         self.status: int | None = None
-        self.waiting_result: int | None = None
-        self.start = time.monotonic()
+        self.start = self.told = time.monotonic()
+
+    def _boards(self) -> list[tuple[str, int]]:
+        from hwgen.sim.ports import board_of
+
+        return [(name, board_of(name)) for name, _, _ in self.probes]
 
     def _out(self, name: str) -> BinaryIO:
         return (self.directory / f"{name}.bin").open("wb")
@@ -64,123 +95,129 @@ class ProgramBench:
     def _load(self, name: str) -> Any:
         return np.fromfile(self.directory / f"{name}.bin", dtype=np.uint32)
 
+    @property
+    def result_count(self) -> int:
+        """Results since reset."""
+        return self.result.count if self.result is not None else 0
+
     async def run(self) -> None:
         """Until the program ends, nothing moves any more, or the cycles are used up."""
-        device, tail, told = self.device, TAIL_CYCLES, self.start
-        await device.reset()
-        self.step_program()
-        self.sources()
+        device, clocks = self.device, self.clocks
+        for source in self.sources:
+            device.drive(f"{source.name}__valid", 0)
+            device.drive(f"{source.name}__payload", 0)
+        for name in (*(sink.name for sink in self.sinks), *(["result"] if self.result else []), "reply"):
+            device.drive(f"{name}__ready", 0)
+        device.drive("command__valid", 0)
+        device.drive("command__payload", 0)
         while True:
-            await device.settle()
-            if self.sample():
-                self.last_progress = device.now
-            if self.finished:
-                tail -= 1
-                if tail < 0:
-                    return await self.finish("done")
-            if not self.finished and device.now - self.last_progress > self.watchdog:
-                return await self.finish("watchdog")
-            if device.now >= self.max_cycles:
-                return await self.finish("limit")
-            await device.edge()
+            now, rising = clocks.time, clocks.rising
+            if self.recording and rising:
+                self._record(rising)
+            if rising & 1 and device.now >= clocks.host_start and self.look():
+                break
+            clocks.advance()
+            await Timer(clocks.time - now, unit="ps")
+            if not rising & 1:
+                continue
+            device.now += 1
+            if device.now >= clocks.host_start:
+                self.act()
+            if device.now % 256 == 0 and time.monotonic() - self.told > 1.0:
+                self.told = time.monotonic()
+                (self.directory / "progress.txt").write_text(f"{self.result_count} {device.now}\n")
+        self.finish()
+
+    def _record(self, rising: int) -> None:
+        for name, words, out in self.probes:
+            if rising >> self.boards[name] & 1 and self.device.moves(name):
+                out.write(self.device.read(f"{name}__payload").to_bytes(4 * words, "little"))
+
+    def look(self) -> bool:
+        """Before an edge of the host's clock, all settled: what happens in it. True if it is the last one."""
+        device = self.device
+        if self.asking:
+            self.command_taken = bool(device.driven("command__valid") and device.read("command__ready"))
+            self.asking -= 1
+            if device.read("reply__valid"):
+                self.status = device.read("reply__payload")
+                return True
+            return not self.asking
+        if self.sample():
+            self.last_progress = device.now
+        if self.finished:
+            self.tail -= 1
+        if self.tail < 0:
+            self._note("done")
+        elif not self.finished and device.now - self.last_progress > self.watchdog:
+            self._note("watchdog")
+        elif device.now >= self.max_cycles:
+            self._note("limit")
+        return bool(self.end) and not self.asking
+
+    def act(self) -> None:
+        """After an edge of the host's clock: drives its inputs."""
+        if not self.asking:
             if not self.finished:
                 self.step_program()
-            self.sources()
-            if device.now % 256 == 0 and time.monotonic() - told > 1.0:
-                told = time.monotonic()
-                (self.directory / "progress.txt").write_text(f"{self.result_count} {device.now}\n")
+            return self.drive()
+        device = self.device
+        device.drive("reply__ready", 1)
+        if self.command_taken:
+            device.drive("command__valid", 0)
+        asked = self.polling and (self.sent or self.command_taken or device.driven("command__valid"))
+        if not asked and self.asking == STATUS_CYCLES:
+            self.offer(STATUS, False, 0)
+        return None
 
     def sample(self) -> bool:
         """Looks at every stream in the settled cycle; True if anything moved."""
         device = self.device
         moved = bool(device.bits("channel_valid") & device.bits("channel_ready"))
-        if device.driven("image__valid") and device.read("image__ready"):
-            moved = self.image_taken = True
-            if self.beat == 0:
+        for number, source in enumerate(self.sources):
+            if not source.moves():
+                continue
+            moved = True
+            if number == 0 and source.beat == 0:
                 self.first_beat = device.now
-            self.beat += 1
-            if self.beat == self.images.shape[1]:
+            if source.step() and number == 0:
                 self.feeds.write(struct.pack("<QQ", self.first_beat, device.now))
-                self.beat = 0
-                self.image_queue.popleft()
-        if device.driven("label__valid") and device.read("label__ready"):
-            moved = self.label_taken = True
-            self.label_queue.popleft()
-        moved |= self._sample_result()
-        if self.recording:
-            for name, words, out in self.probes:
-                if device.moves(name):
-                    out.write(device.read(f"{name}__payload").to_bytes(4 * words, "little"))
+        for sink in self.sinks:
+            moved |= sink.record()
+        if self.result is not None and (payload := self.result.take()) is not None:
+            moved = True
+            self.results.write(struct.pack("<IIQ", payload & 0xFFFF, payload >> 16, device.now))
         self.command_taken = bool(device.driven("command__valid") and device.read("command__ready"))
         self.replied = bool(device.read("reply__valid") and device.driven("reply__ready"))
         if self.replied:
             self.reply = device.read("reply__payload")
         return moved or ((self.command_taken or self.replied) and not self.polling)
 
-    def _sample_result(self) -> bool:
-        device = self.device
-        if not device.read("result__valid"):
-            assert self.waiting_result is None, f"cycle {device.now}: result took back its valid"
-            return False
-        payload = device.read("result__payload")
-        assert self.waiting_result in (None, payload), f"cycle {device.now}: result changed while it waited"
-        if not device.driven("result__ready"):
-            self.waiting_result = payload
-            return False
-        self.waiting_result = None
-        self.result_count += 1
-        self.results.write(struct.pack("<IIQ", payload & 0xFFFF, payload >> 16, device.now))
-        return True
-
-    def sources(self) -> None:
-        """Drives image, label and result ports for the next cycle."""
-        device = self.device
-        if self.image_taken:
-            device.drive("image__valid", 0)
-        if self.label_taken:
-            device.drive("label__valid", 0)
-        self.image_taken = self.label_taken = False
-        if not device.driven("image__valid") and self.image_queue and not self.image_coin.stall():
-            beat = self.images[self.image_queue[0], self.beat]
-            device.drive("image__payload", int.from_bytes(beat.tobytes(), "little"))
-            device.drive("image__valid", 1)
-        if not device.driven("label__valid") and self.label_queue and not self.label_coin.stall():
-            device.drive("label__payload", self.label_queue[0])
-            device.drive("label__valid", 1)
-        device.drive("result__ready", int(not self.result_coin.stall()))
-        device.drive("reply__ready", int(not self.reply_coin.stall()))
+    def drive(self) -> None:
+        """Drives the streams' ports for the next cycle."""
+        for source in self.sources:
+            source.drive()
+        if self.result is not None:
+            self.result.drive()
+        for sink in self.sinks:
+            sink.drive()
+        self.device.drive("reply__ready", int(not self.reply_coin.stall()))
 
     def offer(self, address: int, write: bool, data: int) -> None:
         """Puts a command on the port."""
         self.device.drive("command__payload", int(write) << 56 | address << 32 | data)
         self.device.drive("command__valid", 1)
 
-    def advance(self) -> bool:
-        """Does what needs no waiting, or offers the current operation's next command; False if it must wait."""
-        name, a = self.ops[self.pc]
-        if name == "feed":
-            samples = [int(i) for i in self.order[a[0] : a[0] + a[1]]]
-            self.image_queue.extend(samples)
-            if a[2]:
-                self.label_queue.extend(int(self.labels[i]) for i in samples)
-            self.fed += len(samples)
-        elif name == "record":
-            self.recording = bool(a[0])
-        elif name == "mark":
-            nanoseconds = int((time.monotonic() - self.start) * 1e9)
-            self.marks.write(struct.pack("<QQ", self.device.now, nanoseconds))
-        elif name == "results":
-            return self.result_count >= a[0]
-        elif name == "status":
-            self.polling = True
-            if self.sent == 0 and self.device.now >= self.poll_at and not self.command_coin.stall():
-                self.offer(a[2] * BOARD_STRIDE + STATUS, False, 0)
-            return False
-        else:
-            return self._accesses(name, a)
-        return True
+    def _feed(self, first: int, count: int, train: int) -> None:
+        for number in self.order[first : first + count]:
+            for source in self.sources:
+                if train or source.inference:
+                    source.queue.append(int(number) if source.ordered else source.next)
+                    source.next += 1
+        self.fed += count
 
     def _accesses(self, name: str, a: list[int]) -> bool:
+        """Offers the current operation's next command; True if all are taken and answered."""
         count = {"write": 1, "load": a[-1], "read": a[1]}[name]
         if self.sent == count:
             return name != "read" or self.answered == count
@@ -191,6 +228,29 @@ class ProgramBench:
         else:
             self.offer(a[0], True, a[1] if name == "write" else int(self.words[a[1] + self.sent]))
         return False
+
+    def advance(self) -> bool:
+        """Does what needs no waiting, or offers the current operation's next command; False if it must wait."""
+        name, a = self.ops[self.pc]
+        if name == "feed":
+            self._feed(*a)
+        elif name == "record":
+            self.recording = bool(a[0])
+        elif name == "mark":
+            nanoseconds = int((time.monotonic() - self.start) * 1e9)
+            self.marks.write(struct.pack("<QQ", self.device.now, nanoseconds))
+        elif name == "results":
+            return self.result_count >= a[0]
+        elif name == "received":
+            return self.sinks[a[0]].count >= a[1]
+        elif name == "status":
+            self.polling = True
+            if self.sent == 0 and self.device.now >= self.poll_at and not self.command_coin.stall():
+                self.offer(a[2] * BOARD_STRIDE + STATUS, False, 0)
+            return False
+        else:
+            return self._accesses(name, a)
+        return True
 
     def step_program(self) -> None:
         """Notes what became of commands, and goes on."""
@@ -216,44 +276,39 @@ class ProgramBench:
         self.pc += 1
         self.sent = self.answered = 0
 
-    async def finish(self, how: str) -> None:
-        """Writes outcome.txt; after a hang asks for the status register first."""
-        device, cycles = self.device, self.device.now
-        valid, ready = device.bits("channel_valid"), device.bits("channel_ready")
+    def _note(self, end: str) -> None:
+        """How the run ended, as it is in this cycle. A hang with working commands then asks for the status."""
+        self.end, self.cycles = end, self.device.now
+        self.channels = (self.device.bits("channel_valid"), self.device.bits("channel_ready"))
         reading = self.pc < len(self.ops) and self.ops[self.pc][0] == "read"
-        waits = bool(device.driven("command__valid")) or (reading and self.sent > self.answered)
-        waits = waits and not self.polling
-        if not self.finished and not waits:
-            await self._ask_status()
-            waits = self.status is None
-        for out in (self.results, self.reads, self.feeds, self.marks, *(probe[2] for probe in self.probes)):
+        waits = bool(self.device.driven("command__valid")) or (reading and self.sent > self.answered)
+        self.waits = waits and not self.polling
+        if not self.finished and not self.waits:
+            if self.replied:
+                self.status = self.reply
+            else:
+                self.asking = STATUS_CYCLES
+
+    def finish(self) -> None:
+        """Writes outcome.txt and outputs.txt."""
+        if not self.finished and not self.waits:
+            self.waits = self.status is None
+        files = [*(probe[2] for probe in self.probes), *(sink.file for sink in self.sinks)]
+        for out in (self.results, self.reads, self.feeds, self.marks, *files):
             out.close()
-        lines = [
-            f"end {how}",
-            f"cycles {cycles}",
-            f"seconds {time.monotonic() - self.start:.6f}",
-            f"op {self.pc}",
+        seconds = time.monotonic() - self.start
+        unfed = len(self.sources[0].queue) if self.sources else 0
+        lines = [f"end {self.end}", f"cycles {self.cycles}", f"seconds {seconds:.6f}", f"op {self.pc}"]
+        lines += [f"fed {self.fed}", f"unfed {unfed}", f"results {self.result_count}"]
+        lines.append(f"bus_waits {int(self.waits)}")
+        lines += [
+            f"{name} {_words(bits)}" for name, bits in zip(("valid", "ready"), self.channels, strict=True)
         ]
-        lines += [f"fed {self.fed}", f"unfed {len(self.image_queue)}", f"results {self.result_count}"]
-        lines += [f"bus_waits {int(waits)}", f"valid {_words(valid)}", f"ready {_words(ready)}"]
         if self.status is not None:
             lines.append(f"status {self.status}")
         (self.directory / "outcome.txt").write_text("\n".join(lines) + "\n")
-
-    async def _ask_status(self) -> None:
-        device = self.device
-        device.drive("reply__ready", 1)
-        if not device.driven("command__valid") and not (self.polling and self.sent):
-            self.offer(STATUS, False, 0)
-        for _ in range(STATUS_CYCLES):
-            await device.settle()
-            if device.read("reply__valid"):
-                self.status = device.read("reply__payload")
-                return
-            taken = device.driven("command__valid") and device.read("command__ready")
-            await device.edge()
-            if taken:
-                device.drive("command__valid", 0)
+        outputs = [f"{name} {_words(self.device.bits(name))}\n" for name in self.outputs]
+        (self.directory / "outputs.txt").write_text("".join(outputs))
 
 
 def _words(bits: int) -> str:

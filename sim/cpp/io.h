@@ -41,6 +41,23 @@ void put_words(T& port, const uint32_t* words) {
         for (int i = 0; i < words_of<T>(); ++i) port[i] = words[i];
     }
 }
+// Sets bits low..low+width-1 (at most 64) of a port; those past its end do not exist.
+template <class T>
+void put_bits(T& port, unsigned low, unsigned width, uint64_t value) {
+    const uint64_t mask = width < 64 ? (uint64_t(1) << width) - 1 : ~uint64_t(0);
+    value &= mask;
+    if constexpr (std::is_integral_v<T>) {
+        if (low < 8 * sizeof(T)) port = static_cast<T>((port & ~(mask << low)) | value << low);
+    } else {
+        for (int i = int(low / 32); i < words_of<T>() && i <= int((low + width - 1) / 32); ++i) {
+            const int shift = int(low) - 32 * i;
+            const auto place = [shift](uint64_t bits) {
+                return static_cast<uint32_t>(shift >= 0 ? bits << shift : bits >> -shift);
+            };
+            port[i] = (port[i] & ~place(mask)) | place(value);
+        }
+    }
+}
 #define PORT_WORDS(port) (words_of<std::remove_reference_t<decltype(port)>>())
 
 // xorshift64*: one independent generator a stream.
@@ -96,21 +113,36 @@ class Out {
     std::FILE* file_;
 };
 
+template <class T>
+void put_port(Out& file, const T& port) {
+    for (int i = 0; i < words_of<T>(); ++i) file.put(get_word(port, i));
+}
+
+// Words of every line; no lines where there is no file.
+inline std::vector<std::vector<std::string>> load_lines(const std::string& path) {
+    std::ifstream file(path);
+    std::vector<std::vector<std::string>> lines;
+    std::string line, word;
+    while (std::getline(file, line)) {
+        std::istringstream fields(line);
+        std::vector<std::string> words;
+        while (fields >> word) words.push_back(word);
+        if (!words.empty()) lines.push_back(words);
+    }
+    return lines;
+}
+
 struct Op {
     std::string name;
     uint64_t a[3] = {0, 0, 0};
 };
 
 inline std::vector<Op> load_program(const std::string& path) {
-    std::ifstream file(path);
-    if (!file) fail("no " + path);
+    if (!std::ifstream(path)) fail("no " + path);
     std::vector<Op> ops;
-    std::string line;
-    while (std::getline(file, line)) {
-        std::istringstream fields(line);
-        Op op;
-        if (!(fields >> op.name)) continue;
-        for (auto& value : op.a) fields >> value;
+    for (const auto& words : load_lines(path)) {
+        Op op{words[0]};
+        for (size_t i = 1; i < words.size() && i < 4; ++i) op.a[i - 1] = std::stoull(words[i]);
         ops.push_back(op);
     }
     return ops;

@@ -1,22 +1,19 @@
-// Drives one generated device through a program of register accesses and sample streams, entirely inside one process.
+// Drives generated devices through a program of register accesses and sample streams, entirely inside one process.
 //
 //   driver DIR --stall P --seed S --watchdog N --max-cycles N [--trace FILE.fst] [+verilator+...]
 //
-// DIR holds program.txt and the binary files described in hwgen/sim/program.py; results go to the same place.
+// DIR holds program.txt and the files described in hwgen/sim/program.py; results go to the same place.
 // Exit: 0 program finished, 4 watchdog or cycle limit (outcome.txt tells which), 3 bad program or file.
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <fstream>
-#include <memory>
-#include <string>
-#include <vector>
 
+#include "clocks.h"
 #include "io.h"
 #include "ports.h"
+#include "streams.h"
 #include "verilated.h"
 #if VM_TRACE
 #include "verilated_fst_c.h"
@@ -24,17 +21,11 @@
 
 namespace {
 
-constexpr uint64_t kPollGap = 8;      // idle cycles between two polls of the status register
+constexpr uint64_t kPollGap = 8;      // idle cycles between two polls of a status register
 constexpr uint64_t kTailCycles = 64;  // cycles after the program's end in which surplus results would show
-constexpr uint64_t kResetCycles = 4;
 constexpr int kStatusCycles = 1024;   // cycles that the status register may take to answer after a hang
 
 using namespace hwgen;
-
-struct Sample {
-    uint32_t index;
-    bool train;
-};
 
 struct Options {
     std::string dir, trace;
@@ -45,35 +36,35 @@ struct Options {
 class Driver {
   public:
     Driver(VerilatedContext& context, const Options& options)
-        : options_(options), context_(context), top_(new HWGEN_MODEL(&context)),
-          ops_(load_program(options.dir + "/program.txt")),
-          images_(load<uint32_t>(options.dir + "/images.bin")), order_(load<uint32_t>(options.dir + "/order.bin")),
-          labels_(load<uint32_t>(options.dir + "/labels.bin")), words_(load<uint32_t>(options.dir + "/words.bin")),
+        : options_(options), context_(context), top_(new HWGEN_MODEL(&context)), clocks_(*top_, options.dir),
+          sources_(sources(*top_)),
+          sinks_(sinks(*top_, options.dir, options.seed, options.stall, kFurther + HWGEN_FURTHER_SOURCES)),
+          probes_(options.dir), ops_(load_program(options.dir + "/program.txt")),
+          order_(load<uint32_t>(options.dir + "/order.bin")), words_(load<uint32_t>(options.dir + "/words.bin")),
           results_(options.dir + "/results.bin"), reads_(options.dir + "/reads.bin"),
           feeds_(options.dir + "/feeds.bin"), marks_(options.dir + "/marks.bin"),
-          image_coin_(options.seed, 0, options.stall), label_coin_(options.seed, 1, options.stall),
-          result_coin_(options.seed, 2, options.stall), command_coin_(options.seed, 3, options.stall),
-          reply_coin_(options.seed, 4, options.stall) {
-        const auto shape = load<uint32_t>(options.dir + "/shape.bin");
-        if (shape.size() != 2 || shape[1] != uint32_t(PORT_WORDS(top_->PORT_image_payload)))
-            fail("shape.bin does not fit the image port");
-        beats_ = shape[0];
-#define OPEN(port, name) probes_.push_back(std::make_unique<Out>(options.dir + "/" name ".bin"));
-        HWGEN_PROBES(OPEN)
-#undef OPEN
+          result_coin_(options.seed, kResult, options.stall), command_coin_(options.seed, kCommand, options.stall),
+          reply_coin_(options.seed, kReply, options.stall) {
+        load_sources(sources_, options.dir, options.seed, options.stall);
+        for (unsigned board = 0; board < 256; ++board) clock_of_[board] = uint8_t(clocks_.of_board(board));
     }
     int run();
 
   private:
-    void cycle();
+    const char* look();
+    void act();
     bool sample();
-    void sources();
+    void drive();
+    void feed(const Op& op);
     void step_program();
     bool advance();
+    bool access(const Op& op);
     void offer(uint64_t address, bool write, uint32_t data);
-    void edge();
-    void ask_status();
-    void finish(const char* how);
+    bool commands_wait() const;
+    void finish();
+    void note(const char* end);
+    void open_trace();
+    void tell();
     uint64_t nanoseconds() const {
         const auto time = std::chrono::steady_clock::now() - start_;
         return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
@@ -82,64 +73,53 @@ class Driver {
     Options options_;
     VerilatedContext& context_;
     std::unique_ptr<HWGEN_MODEL> top_;
+    Clocks clocks_;
+    std::vector<Source> sources_;
+    std::vector<Sink> sinks_;
+    Probes probes_;
+    uint8_t clock_of_[256];
     std::vector<Op> ops_;
-    std::vector<uint32_t> images_, order_, labels_, words_;
+    std::vector<uint32_t> order_, words_;
     Out results_, reads_, feeds_, marks_;
-    std::vector<std::unique_ptr<Out>> probes_;
-    Coin image_coin_, label_coin_, result_coin_, command_coin_, reply_coin_;
-    std::deque<Sample> image_queue_;
-    std::deque<uint32_t> label_queue_;
-    uint32_t beats_ = 0, beat_ = 0;
-    uint64_t now_ = 0, first_beat_ = 0, last_progress_ = 0, result_count_ = 0, fed_ = 0;
+    Coin result_coin_, command_coin_, reply_coin_;
+    uint64_t now_ = 0, first_beat_ = 0, last_progress_ = 0, result_count_ = 0, fed_ = 0, tail_ = kTailCycles;
     size_t pc_ = 0;
     uint64_t sent_ = 0, answered_ = 0, poll_at_ = 0;  // commands taken and replies to the current operation
     bool record_ = false, finished_ = false, polling_ = false;
-    // The ports change only after the clock edge.
-    bool image_taken_ = false, label_taken_ = false, command_taken_ = false, replied_ = false;
-    uint32_t reply_ = 0, status_ = 0;
-    bool status_known_ = false;
+    bool command_taken_ = false, replied_ = false;  // the ports change only after the clock edge
+    int asking_ = 0;                                // cycles left for the status register after a hang
+    uint32_t reply_ = 0;
+    std::string end_, channels_, status_;
+    bool waits_ = false;
+    uint64_t cycles_ = 0;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), told_ = start_;
 #if VM_TRACE
     std::unique_ptr<VerilatedFstC> trace_;
 #endif
 };
 
-void Driver::cycle() {
-    top_->clk = 0;
-    top_->eval();
-#if VM_TRACE
-    if (trace_) trace_->dump(now_ * 10);
-#endif
-}
-
-void Driver::edge() {
-    top_->clk = 1;
-    top_->eval();
-#if VM_TRACE
-    if (trace_) trace_->dump(now_ * 10 + 5);
-#endif
-    ++now_;
-}
-
 // Looks at every stream in the settled cycle; true if anything moved.
 bool Driver::sample() {
     bool moved = false;
     for (int i = 0; i < PORT_WORDS(top_->channel_valid); ++i)
         moved |= (get_word(top_->channel_valid, i) & get_word(top_->channel_ready, i)) != 0;
-    if (top_->PORT_image_valid && top_->PORT_image_ready) {
-        moved = image_taken_ = true;
-        if (beat_ == 0) first_beat_ = now_;
-        if (++beat_ == beats_) {
+    for (Source& source : sources_) {
+        if (!source.moves()) continue;
+        moved = true;
+        const bool image = &source == sources_.data();
+        if (image && source.beat == 0) first_beat_ = now_;
+        if (source.step() && image) {
             feeds_.put(first_beat_);
             feeds_.put(now_);
-            beat_ = 0;
-            image_queue_.pop_front();
         }
     }
-    if (top_->PORT_label_valid && top_->PORT_label_ready) {
-        moved = label_taken_ = true;
-        label_queue_.pop_front();
+    for (Sink& sink : sinks_) {
+        if (!(*sink.valid && *sink.ready)) continue;
+        moved = true;
+        sink.get(*top_, *sink.file);
+        ++sink.count;
     }
+#if HWGEN_RESULT
     if (top_->PORT_result_valid && top_->PORT_result_ready) {
         moved = true;
         ++result_count_;
@@ -148,37 +128,20 @@ bool Driver::sample() {
         results_.put(static_cast<uint32_t>(payload >> 16));
         results_.put(now_);
     }
-    if (record_) {
-        int index = 0;
-#define RECORD(port, name)                                                                                  \
-    if (top_->port##valid && top_->port##ready)                                                           \
-        for (int i = 0; i < PORT_WORDS(top_->port##payload); ++i)                                          \
-            probes_[index]->put(get_word(top_->port##payload, i));                                         \
-    ++index;
-        HWGEN_PROBES(RECORD)
-#undef RECORD
-    }
+#endif
     command_taken_ = top_->PORT_command_valid && top_->PORT_command_ready;
     replied_ = top_->PORT_reply_valid && top_->PORT_reply_ready;
     reply_ = top_->PORT_reply_payload;
     return moved || ((command_taken_ || replied_) && !polling_);
 }
 
-// Drives image, label and result ports for the next cycle; a valid that is up stays up until taken.
-void Driver::sources() {
-    if (image_taken_) top_->PORT_image_valid = 0;
-    if (label_taken_) top_->PORT_label_valid = 0;
-    image_taken_ = label_taken_ = false;
-    if (!top_->PORT_image_valid && !image_queue_.empty() && !image_coin_.stall()) {
-        const size_t beat = size_t(image_queue_.front().index) * beats_ + beat_;
-        put_words(top_->PORT_image_payload, &images_[beat * PORT_WORDS(top_->PORT_image_payload)]);
-        top_->PORT_image_valid = 1;
-    }
-    if (!top_->PORT_label_valid && !label_queue_.empty() && !label_coin_.stall()) {
-        top_->PORT_label_payload = label_queue_.front();
-        top_->PORT_label_valid = 1;
-    }
+// Drives the streams' ports for the next cycle.
+void Driver::drive() {
+    for (Source& source : sources_) source.drive(*top_);
+#if HWGEN_RESULT
     top_->PORT_result_ready = !result_coin_.stall();
+#endif
+    for (Sink& sink : sinks_) *sink.ready = !sink.coin.stall();
     top_->PORT_reply_ready = !reply_coin_.stall();
 }
 
@@ -187,18 +150,36 @@ void Driver::offer(uint64_t address, bool write, uint32_t data) {
     top_->PORT_command_valid = 1;
 }
 
+void Driver::feed(const Op& op) {
+    for (uint64_t i = op.a[0]; i < op.a[0] + op.a[1]; ++i) {
+        if (i >= order_.size()) fail("feed past the end of order.bin");
+        for (Source& source : sources_) {
+            if (!op.a[2] && !source.inference) continue;
+            const bool ordered = source.name == "image" || source.name == "label";
+            source.add(ordered ? order_[i] : source.next++);
+        }
+        ++fed_;
+    }
+}
+
+// The current operation's next command; true if all are taken and answered.
+bool Driver::access(const Op& op) {
+    const bool read = op.name == "read", load = op.name == "load";
+    if (!read && !load && op.name != "write") fail("unknown operation " + op.name);
+    if (load && op.a[1] + op.a[2] > words_.size()) fail("load past the end of words.bin");
+    const uint64_t count = read ? op.a[1] : load ? op.a[2] : 1;
+    if (sent_ == count) return !read || answered_ == count;
+    if (command_coin_.stall()) return false;
+    if (read) offer(op.a[0] + sent_ * op.a[2], false, 0);
+    else offer(op.a[0], true, load ? words_[op.a[1] + sent_] : static_cast<uint32_t>(op.a[1]));
+    return false;
+}
+
 // Does what needs no waiting, or offers the next command of the current operation; false if it must wait.
 bool Driver::advance() {
     const Op& op = ops_[pc_];
     if (op.name == "feed") {
-        for (uint64_t i = op.a[0]; i < op.a[0] + op.a[1]; ++i) {
-            if (i >= order_.size()) fail("feed past the end of order.bin");
-            if ((size_t(order_[i]) + 1) * beats_ * PORT_WORDS(top_->PORT_image_payload) > images_.size())
-                fail("order.bin names an image that images.bin does not hold");
-            image_queue_.push_back({order_[i], op.a[2] != 0});
-            if (op.a[2]) label_queue_.push_back(labels_.at(order_[i]));
-            ++fed_;
-        }
+        feed(op);
     } else if (op.name == "record") {
         record_ = op.a[0] != 0;
     } else if (op.name == "mark") {
@@ -206,25 +187,21 @@ bool Driver::advance() {
         marks_.put(nanoseconds());
     } else if (op.name == "results") {
         return result_count_ >= op.a[0];
+    } else if (op.name == "received") {
+        if (op.a[0] >= sinks_.size()) fail("no sink " + std::to_string(op.a[0]));
+        return sinks_[op.a[0]].count >= op.a[1];
     } else if (op.name == "status") {
         polling_ = true;
         if (sent_ == 0 && now_ >= poll_at_ && !command_coin_.stall())
             offer(op.a[2] << 16 | HWGEN_STATUS_ADDRESS, false, 0);
         return false;
     } else {
-        const bool read = op.name == "read", load = op.name == "load";
-        if (!read && !load && op.name != "write") fail("unknown operation " + op.name);
-        if (load && op.a[1] + op.a[2] > words_.size()) fail("load past the end of words.bin");
-        const uint64_t count = read ? op.a[1] : load ? op.a[2] : 1;
-        if (sent_ == count) return !read || answered_ == count;
-        if (command_coin_.stall()) return false;
-        if (read) offer(op.a[0] + sent_ * op.a[2], false, 0);
-        else offer(op.a[0], true, load ? words_[op.a[1] + sent_] : static_cast<uint32_t>(op.a[1]));
-        return false;
+        return access(op);
     }
     return true;
 }
 
+// Notes what became of commands, and goes on.
 void Driver::step_program() {
     if (command_taken_) {
         top_->PORT_command_valid = 0;
@@ -234,14 +211,16 @@ void Driver::step_program() {
         ++answered_;
         if (!polling_) {
             reads_.put(reply_);
-        } else if ((reply_ & ops_[pc_].a[0]) == ops_[pc_].a[1]) {
-            polling_ = false;
-            last_progress_ = now_;
-            ++pc_;
-            sent_ = answered_ = 0;
         } else {
-            poll_at_ = now_ + kPollGap;
+            const bool right = (reply_ & ops_[pc_].a[0]) == ops_[pc_].a[1];
             sent_ = answered_ = 0;
+            if (right) {
+                polling_ = false;
+                last_progress_ = now_;
+                ++pc_;
+            } else {
+                poll_at_ = now_ + kPollGap;
+            }
         }
     }
     while (!top_->PORT_command_valid && pc_ < ops_.size() && advance()) {
@@ -251,94 +230,126 @@ void Driver::step_program() {
     finished_ = pc_ == ops_.size();
 }
 
-// After a hang: what the status register says, if commands are still answered.
-void Driver::ask_status() {
-    top_->PORT_reply_ready = 1;
-    if (!top_->PORT_command_valid && !(polling_ && sent_)) offer(HWGEN_STATUS_ADDRESS, false, 0);
-    for (int i = 0; i < kStatusCycles; ++i) {
-        cycle();
-        status_known_ = top_->PORT_reply_valid;
-        status_ = top_->PORT_reply_payload;
-        if (status_known_) return;
-        const bool taken = top_->PORT_command_valid && top_->PORT_command_ready;
-        edge();
-        if (taken) top_->PORT_command_valid = 0;
+bool Driver::commands_wait() const {
+    const bool reading = pc_ < ops_.size() && ops_[pc_].name == "read";
+    return !polling_ && (top_->PORT_command_valid || (reading && sent_ > answered_));
+}
+
+// How the run ended, as it is in this cycle. A hang with working commands then asks for the status register.
+void Driver::note(const char* end) {
+    end_ = end;
+    cycles_ = now_;
+    waits_ = commands_wait();
+    std::ostringstream text;
+    text << "valid";
+    for (int i = 0; i < PORT_WORDS(top_->channel_valid); ++i) text << ' ' << get_word(top_->channel_valid, i);
+    text << "\nready";
+    for (int i = 0; i < PORT_WORDS(top_->channel_ready); ++i) text << ' ' << get_word(top_->channel_ready, i);
+    channels_ = text.str();
+    if (!finished_ && !waits_) {
+        asking_ = kStatusCycles;
+        if (replied_) asking_ = 0, status_ = std::to_string(reply_);
     }
 }
 
-void Driver::finish(const char* how) {
-    const uint64_t cycles = now_;
-    const bool reading = pc_ < ops_.size() && ops_[pc_].name == "read";
-    bool bus_waits = !polling_ && (top_->PORT_command_valid || (reading && sent_ > answered_));
-    std::ostringstream channels;
-    channels << "valid";
-    for (int i = 0; i < PORT_WORDS(top_->channel_valid); ++i) channels << ' ' << get_word(top_->channel_valid, i);
-    channels << "\nready";
-    for (int i = 0; i < PORT_WORDS(top_->channel_ready); ++i) channels << ' ' << get_word(top_->channel_ready, i);
-    if (!finished_ && !bus_waits) {
-        ask_status();
-        bus_waits = !status_known_;
+// Before an edge of the host's clock, all settled: what happens in it. How the run ended, if it did.
+const char* Driver::look() {
+    if (asking_) {
+        command_taken_ = top_->PORT_command_valid && top_->PORT_command_ready;
+        if (top_->PORT_reply_valid) status_ = std::to_string(top_->PORT_reply_payload);
+        if (top_->PORT_reply_valid || --asking_ == 0) return end_.c_str();
+        return nullptr;
     }
-    results_.flush(), reads_.flush(), feeds_.flush(), marks_.flush();
-    for (auto& probe : probes_) probe->flush();
+    if (sample()) last_progress_ = now_;
+    if (finished_ && tail_-- == 0) note("done");
+    else if (!finished_ && now_ - last_progress_ > options_.watchdog) note("watchdog");
+    else if (now_ >= options_.max_cycles) note("limit");
+    return end_.empty() || asking_ ? nullptr : end_.c_str();
+}
+
+// After an edge of the host's clock: drives its inputs.
+void Driver::act() {
+    if (asking_) {
+        top_->PORT_reply_ready = 1;
+        if (command_taken_) top_->PORT_command_valid = 0;
+        const bool asked = polling_ && (sent_ || command_taken_ || top_->PORT_command_valid);
+        if (!asked && asking_ == kStatusCycles) offer(HWGEN_STATUS_ADDRESS, false, 0);
+        return;
+    }
+    if (!finished_) step_program();
+    drive();
+}
+
+void Driver::finish() {
+    if (!finished_ && !waits_) waits_ = status_.empty();
+    results_.flush(), reads_.flush(), feeds_.flush(), marks_.flush(), probes_.flush();
+    for (Sink& sink : sinks_) sink.file->flush();
     const double seconds = static_cast<double>(nanoseconds()) * 1e-9;
     std::ofstream file(options_.dir + "/outcome.txt");
-    file << "end " << how << "\ncycles " << cycles << "\nseconds " << seconds << "\nop " << pc_ << "\nfed " << fed_
-         << "\nunfed " << image_queue_.size() << "\nresults " << result_count_ << "\nbus_waits "
-         << bus_waits << '\n' << channels.str() << '\n';
-    if (status_known_) file << "status " << status_ << '\n';
-    if (!file.flush()) fail("disk full or not writable");
+    file << "end " << end_ << "\ncycles " << cycles_ << "\nseconds " << seconds << "\nop " << pc_ << "\nfed " << fed_
+         << "\nunfed " << (sources_.empty() ? 0 : sources_[0].queue.size()) << "\nresults " << result_count_
+         << "\nbus_waits " << waits_ << '\n' << channels_ << '\n';
+    if (!status_.empty()) file << "status " << status_ << '\n';
+    std::ofstream outputs(options_.dir + "/outputs.txt");
+#define OUTPUT(port, name)                                                                                  \
+    outputs << name;                                                                                        \
+    for (int i = 0; i < PORT_WORDS(top_->port); ++i) outputs << ' ' << get_word(top_->port, i);              \
+    outputs << '\n';
+    HWGEN_OUTPUTS(OUTPUT)
+#undef OUTPUT
+    if (!file.flush() || !outputs.flush()) fail("disk full or not writable");
+}
+
+void Driver::open_trace() {
+#if VM_TRACE
+    if (options_.trace.empty()) return;
+    context_.traceEverOn(true);
+    trace_ = std::make_unique<VerilatedFstC>();
+    top_->trace(trace_.get(), 99);
+    trace_->open(options_.trace.c_str());
+#endif
+}
+
+void Driver::tell() {
+    const auto time = std::chrono::steady_clock::now();
+    if (time - told_ <= std::chrono::seconds(1)) return;
+    told_ = time;
+    std::printf("progress %llu %llu\n", static_cast<unsigned long long>(result_count_),
+                static_cast<unsigned long long>(now_));
+    std::fflush(stdout);
 }
 
 int Driver::run() {
-#if VM_TRACE
-    if (!options_.trace.empty()) {
-        context_.traceEverOn(true);
-        trace_ = std::make_unique<VerilatedFstC>();
-        top_->trace(trace_.get(), 99);
-        trace_->open(options_.trace.c_str());
-    }
-#endif
-    const char* how = "done";
-    uint64_t tail = kTailCycles;
-    top_->rst = 1;
+    open_trace();
     // A poisoned model starts with random inputs, too.
-    top_->PORT_image_valid = top_->PORT_label_valid = top_->PORT_command_valid = 0;
-    top_->PORT_result_ready = top_->PORT_reply_ready = 0;
+    for (Source& source : sources_) *source.valid = 0;
+    for (Sink& sink : sinks_) *sink.ready = 0;
+    top_->PORT_command_valid = top_->PORT_reply_ready = 0;
+#if HWGEN_RESULT
+    top_->PORT_result_ready = 0;
+#endif
+    const uint64_t start = clocks_.host_start();
     while (true) {
-        cycle();
-        if (now_ >= kResetCycles) {
-            if (sample()) last_progress_ = now_;
-            if (finished_ && tail-- == 0) break;
-            if (!finished_ && now_ - last_progress_ > options_.watchdog) {
-                how = "watchdog";
-                break;
-            }
-            if (now_ >= options_.max_cycles) {
-                how = "limit";
-                break;
-            }
-        }
-        edge();
-        if (now_ == kResetCycles) top_->rst = 0;
-        if (now_ >= kResetCycles && !finished_) step_program();
-        if (now_ >= kResetCycles) sources();
-        if ((now_ & 0x3FFF) == 0) {
-            const auto time = std::chrono::steady_clock::now();
-            if (time - told_ > std::chrono::seconds(1)) {
-                told_ = time;
-                std::printf("progress %llu %llu\n", static_cast<unsigned long long>(result_count_),
-                            static_cast<unsigned long long>(now_));
-                std::fflush(stdout);
-            }
-        }
+        const uint64_t time = clocks_.time(), rising = clocks_.rising();
+        if (record_ && rising) probes_.record(*top_, [&](uint8_t board) { return rising >> clock_of_[board] & 1; });
+        if ((rising & 1) && now_ >= start && look()) break;
+        clocks_.advance();
+        top_->eval();
+#if VM_TRACE
+        if (trace_) trace_->dump(time);
+#else
+        (void)time;
+#endif
+        if (!(rising & 1)) continue;
+        if (++now_ >= start) act();
+        if ((now_ & 0x3FFF) == 0) tell();
     }
-    finish(how);
+    finish();
     top_->final();
 #if VM_TRACE
     if (trace_) trace_->close();
 #endif
-    return std::strcmp(how, "done") == 0 ? 0 : 4;
+    return end_ == "done" ? 0 : 4;
 }
 
 Options parse(int argc, char** argv) {
