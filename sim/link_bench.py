@@ -104,10 +104,14 @@ class LinkConditions:
 
 @dataclass(frozen=True)
 class LinkEndOutcome:
-    """An end's ``state`` and ``counters``, ``overflow``, and what the ``cable`` away from it counted."""
+    """An end's ``state``, ``counters`` and ``overflow``, and what the ``cable`` away from it counted.
+
+    ``before``: counters when both ends had come up, without faults but perhaps with half a frame seen.
+    """
 
     state: str
     counters: dict[str, int]
+    before: dict[str, int]
     overflow: bool
     cable: dict[str, int]
 
@@ -136,10 +140,9 @@ class LinkOutcome:
         found = []
         for name, end, cable in (("b", self.b, self.a.cable), ("a", self.a, self.b.cable)):
             for counter, fault in FAULTS.items():
-                if end.counters[counter] != cable[fault]:
-                    found.append(
-                        f"{name}: {counter} = {end.counters[counter]}, cable: {fault} = {cable[fault]}"
-                    )
+                counted = end.counters[counter] - end.before[counter]
+                if counted != cable[fault]:
+                    found.append(f"{name}: {counter} = {counted}, cable: {fault} = {cable[fault]}")
         return found
 
 
@@ -181,10 +184,13 @@ def link_files(design: LinkDesign) -> dict[str, str]:
     return files
 
 
-def build_link_bench(design: LinkDesign) -> Path:
-    """The executable, from the cache or newly built. Raises ToolError if a tool is missing or refuses the files."""
+def build_link_bench(design: LinkDesign, fast: bool = True) -> Path:
+    """The executable, from the cache or newly built (``fast``: for long runs).
+
+    Raises ToolError if a tool is missing or refuses the files.
+    """
     verilator, make, compiler = require("verilator"), require("make"), require("g++")
-    options = BuildOptions()
+    options = BuildOptions(fast)
     files = link_files(design)
     driver = (HERE / "cpp" / "link" / "link_bench.cpp").read_text()
     versions = [run_tool([str(tool), "--version"], Path.cwd(), str(tool)) for tool in (verilator, compiler)]
@@ -228,8 +234,9 @@ def run_link(executable: Path, design: LinkDesign, conditions: LinkConditions) -
     def end(name: str) -> LinkEndOutcome:
         return LinkEndOutcome(
             LINK_STATES[values[f"{name}_state"]],
-            {counter: values[f"{name}_counter_{k}"] for k, counter in enumerate(LINK_COUNTERS)},
-            values[f"{name}_counter_{OVERFLOW}"] != 0,
+            {counter: values[f"{name}_after_{k}"] for k, counter in enumerate(LINK_COUNTERS)},
+            {counter: values.get(f"{name}_before_{k}", 0) for k, counter in enumerate(LINK_COUNTERS)},
+            values[f"{name}_after_{OVERFLOW}"] != 0,
             {
                 fault: values[f"{name}_{fault}"]
                 for fault in ("words", "frames", "damaged", "lost", "repeated", "most")

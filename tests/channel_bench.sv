@@ -21,7 +21,7 @@ module channel_bench;
     wire tx_ready, rx_valid, rx_last;
     wire [WIDTH-1:0] rx_data;
     wire [63:0] words;
-    wire [31:0] frames, damaged, lost, repeated, most;
+    wire [31:0] frames, damaged, lost, repeated, most, marked;
 
     hwgen_channel #(.WIDTH(WIDTH), .DEPTH_BITS(DEPTH_BITS)) channel (.*);
 

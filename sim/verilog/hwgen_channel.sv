@@ -44,7 +44,8 @@ module hwgen_channel #(
     output reg [31:0] damaged,     // frames with flipped bits
     output reg [31:0] lost,        // frames with words lost
     output reg [31:0] repeated,    // frames sent twice
-    output reg [31:0] most         // words in flight at once
+    output reg [31:0] most,        // words in flight at once
+    output wire [31:0] marked      // frames still to begin that an inject bit asked for
 );
     localparam DEPTH = 1 << DEPTH_BITS;
     localparam [1:0] WHOLE = 0, HIT = 1, LOST = 2, TWICE = 3;
@@ -99,6 +100,7 @@ module hwgen_channel #(
     reg [DEPTH_BITS:0] first;      // its first word in the ring
     reg oversize;                      // it does not fit the ring
     reg [31:0] errors_due, losses_due, repeats_due;
+    assign marked = errors_due + losses_due + repeats_due;
 
     function automatic [31:0] delayed(input [31:0] random);
         delayed = now + {16'd0, latency} + (jitter == 0 ? 32'd0 : random % ({16'd0, jitter} + 1));

@@ -10,6 +10,7 @@ module hwgen_traffic #(
     input  wire [31:0]      limit,
     input  wire [31:0]      source_stall,  // of 2**32: chance that nothing is offered in a cycle
     input  wire [31:0]      sink_stall,    // that nothing is taken
+    input  wire [63:0]      seed,
     input  wire             pauses,        // sometimes neither end does anything for up to 2047 cycles
 
     input  wire             tx_clk,
@@ -46,12 +47,20 @@ module hwgen_traffic #(
         end
     endfunction
 
-    reg [63:0] tx_random = 64'h1234_5678_9ABC_DEF1 + NUMBER, rx_random = 64'hFEDC_BA98_7654_3211 + NUMBER;
-    reg [10:0] tx_pause = 0, rx_pause = 0;
-    reg [31:0] offered = 0;
-    reg [WIDTH-1:0] held = 0;
-    reg waiting = 0;
+    wire [63:0] start = (seed + NUMBER + 1) * 64'h9E37_79B9_7F4A_7C15;
+    reg [63:0] tx_random, rx_random;
+    reg [10:0] tx_pause, rx_pause;
+    reg [31:0] offered;
+    reg [WIDTH-1:0] held;
+    reg waiting;
     initial begin
+        tx_random = 1;
+        rx_random = 1;
+        tx_pause = 0;
+        rx_pause = 0;
+        offered = 0;
+        held = 0;
+        waiting = 0;
         tx_valid = 0;
         tx_data = 0;
         rx_ready = 0;
@@ -60,7 +69,7 @@ module hwgen_traffic #(
     end
 
     always @(posedge tx_clk) begin
-        tx_random <= step(tx_random);
+        tx_random <= tx_rst ? start : step(tx_random);
         tx_pause <= tx_pause != 0 ? tx_pause - 1'b1 : pauses && tx_random[40:32] == 0 ? tx_random[60:50] : 11'd0;
         if (!tx_rst && (!tx_valid || tx_ready)) begin
             tx_valid <= offered != limit && tx_pause == 0 && tx_random[31:0] >= source_stall;
@@ -72,7 +81,7 @@ module hwgen_traffic #(
     end
 
     always @(posedge rx_clk) begin
-        rx_random <= step(rx_random);
+        rx_random <= rx_rst ? ~start : step(rx_random);
         rx_pause <= rx_pause != 0 ? rx_pause - 1'b1 : pauses && rx_random[40:32] == 0 ? rx_random[60:50] : 11'd0;
         rx_ready <= !rx_rst && rx_pause == 0 && rx_random[31:0] >= sink_stall;
         held <= rx_data;

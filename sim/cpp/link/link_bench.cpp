@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "Vlink_bench.h"
 #include "verilated.h"
@@ -62,12 +63,13 @@ class Bench {
             cycle();
             if (cycles_ > set_["patience"]) return finish(4);
         }
+        counters("before");
         const uint64_t start = cycles_, wanted = set_["limit"] * set_["channels"], down_at = start + set_["down_at"];
         const uint64_t down_until = down_at + set_["down_for"], patience = set_["patience"];
         uint64_t progress = start, total = 0;
         begin();
         began_ = true;
-        while (total != wanted || injected_[0] != injections_ || injected_[1] != injections_) {
+        while (total != wanted || !injected()) {
             cycle();
             top_->down = cycles_ >= down_at && cycles_ < down_until;
             if (cycles_ % 64) continue;
@@ -125,7 +127,10 @@ class Bench {
         ++cycles_;
     }
     void toggle(int clock, uint64_t now) {
-        if (clock == 0 && !(top_->a_clk ^= 1)) top_->a_rst = now < a_reset_;
+        if (clock == 0 && !(top_->a_clk ^= 1)) {
+            top_->a_rst = now < a_reset_;
+            top_->a_snapshot = std::exchange(snapshot_[0], false);
+        }
         if (clock == 1 && !(top_->a_link_clk ^= 1)) {
             top_->a_link_rst = now < a_reset_;
             const int kind = injection(0);
@@ -133,7 +138,10 @@ class Bench {
             top_->a_inject_loss = kind == 2;
             top_->a_inject_repeat = kind == 3;
         }
-        if (clock == 2 && !(top_->b_clk ^= 1)) top_->b_rst = now < b_reset_;
+        if (clock == 2 && !(top_->b_clk ^= 1)) {
+            top_->b_rst = now < b_reset_;
+            top_->b_snapshot = std::exchange(snapshot_[1], false);
+        }
         if (clock == 3 && !(top_->b_link_clk ^= 1)) {
             top_->b_link_rst = now < b_reset_;
             const int kind = injection(1);
@@ -143,17 +151,23 @@ class Bench {
         }
     }
 
-    int finish(int code) {
-        top_->a_snapshot = top_->b_snapshot = 1;
-        wait_all(1);
-        top_->a_snapshot = top_->b_snapshot = 0;
+    bool injected() const {
+        return injected_[0] == injections_ && injected_[1] == injections_ && !top_->a_marked && !top_->b_marked;
+    }
+
+    void counters(const std::string& when) {
+        snapshot_[0] = snapshot_[1] = true;
         wait_all(40);
         for (uint64_t k = 0; k < set_["counters"]; ++k) {
             top_->a_counter_select = top_->b_counter_select = k;
             wait_all(2);
-            print("a_counter_" + std::to_string(k), top_->a_counter);
-            print("b_counter_" + std::to_string(k), top_->b_counter);
+            print("a_" + when + "_" + std::to_string(k), top_->a_counter);
+            print("b_" + when + "_" + std::to_string(k), top_->b_counter);
         }
+    }
+
+    int finish(int code) {
+        counters("after");
         for (uint64_t k = 0; k < set_["channels"]; ++k) print("received_" + std::to_string(k), received(k));
         print("wrong", top_->wrong);
         print("a_state", top_->a_state);
@@ -177,7 +191,7 @@ class Bench {
     VerilatedContext context_;
     std::unique_ptr<Vlink_bench> top_;
     uint64_t half_[4], next_[4], cycles_ = 0, ticks_[2] = {}, injected_[2] = {};
-    bool began_ = false;
+    bool began_ = false, snapshot_[2] = {};
     const uint64_t a_reset_ = set_["a_reset"], b_reset_ = set_["b_reset"], injections_ = injections();
     const uint64_t spread_ = set_["spread"];
 };
