@@ -205,7 +205,7 @@ def test_full_rate(channels, back):
         if back:
             pair.feed("b", channel, itertools.count())
             pair.take("a", channel)
-    cycles = 66 * 12
+    cycles = 66 * 8
     start, count = {}, {}
 
     async def measure(ctx):
@@ -221,3 +221,32 @@ def test_full_rate(channels, back):
         assert words >= 0.96 * cycles
         assert abs(words - cycles * 64 / 66) <= 64
         assert max(count[side]) - min(count[side]) <= 3 * 64  # nobody is left behind
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(40))
+def test_random_pairs(seed):
+    """Depths, frames, clocks, latencies, faults and stalls, all drawn; sequence numbers wrap in some."""
+    rng = np.random.default_rng(seed)
+    depths = [
+        tuple(int(d) for d in rng.choice([1, 2, 3, 7, 8, 20, 70], rng.integers(1, 7))) for _ in range(2)
+    ]
+    frame_words = int(rng.choice([1, 2, 5, 8, 31]))
+    chance = float(rng.choice([0.0, 0.01, 0.03, 0.1]))
+    cables = tuple(
+        Cable(64, int(rng.choice([0, 1, 7, 33, 120, 300])), ready=float(rng.choice([1.0, 32 / 33, 0.6])), seed=seed + k,
+              fault=random_faults(seed + k, chance) if chance else None)
+        for k in range(2)
+    )  # fmt: skip
+    pair = Pair(
+        *depths, cables=cables, seed=seed, clocks=tuple(int(c) for c in rng.integers(5, 20, 4)),
+        frame_words=frame_words, replay_words=int(rng.choice([32, 64, 256])), timeout=int(rng.choice([900, 2048])),
+        heartbeat=int(rng.choice([8, 64, 256])),
+    )  # fmt: skip
+    slow = sum(cable.latency for cable in cables) > 60 or chance > 0.05
+    counts = {
+        side: [int(rng.integers(1, 8)) * min(depth, 12) * (2 if slow else 15) for depth in own]
+        for side, own in zip("ab", depths, strict=True)
+    }
+    stalls = rng.choice([0.0, 0.3, 0.8], 2)
+    pair.exchange(counts, stalls=tuple(float(s) for s in stalls), patience=30000)

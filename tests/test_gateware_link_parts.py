@@ -160,7 +160,8 @@ def test_one_negative_acknowledge_a_gap_and_replay(replayed_at):
         # (offset, what kind, accepted, asks for a replay)
         for offset, kind, accepted, asks in (
             (1, Kind.DATA, 0, 1), (2, Kind.DATA, 0, 0), (3, Kind.CONTROL, 0, 0), (3, Kind.CONTROL, 0, 0),
-            (-1, Kind.DATA, 0, 0), (1, Kind.DATA, 0, 1), (2, Kind.CONTROL, 0, 0), (0, Kind.DATA, 1, 0),
+            (-1, Kind.DATA, 0, 0), (1, Kind.DATA, 0, 1), (2, Kind.CONTROL, 0, 0), (1, Kind.DATA, 0, 1),
+            (0, Kind.DATA, 1, 0),
             (0, Kind.DATA, 0, 0), (1, Kind.CONTROL, 0, 0), (2, Kind.CONTROL, 0, 1), (1, Kind.DATA, 1, 0),
         ):  # fmt: skip
             assert await send(ctx, start + offset, kind, tick=tick) == accepted, offset
@@ -245,8 +246,8 @@ def test_verilog_of_an_end():
         ({"tx": (5, 0)}, r"Assembler: depth 0; 1\.\.32767"),
         ({"rx": (40000,)}, r"Grants: depth 40000 in a buffer of 65536; 1\.\.32767, and it must fit"),
         ({"frame_words": 256, "replay_words": 1024}, r"Assembler: frame_words 256; 1\.\.255"),
-        ({"replay_words": 100}, "ReplayRing: 100 words; a power of two, more than frame_words 8"),
-        ({"replay_words": 8}, "ReplayRing: 8 words; a power of two, more than frame_words 8"),
+        ({"replay_words": 100}, "ReplayRing: 100 words; a power of two, at least 16, more than frame_words 8"),
+        ({"replay_words": 8}, "ReplayRing: 8 words; a power of two, at least 16, more than frame_words 8"),
         ({"timeout": 0}, "ReplayRing: timeout 0; at least 1"),
         ({"heartbeat": 7}, "Sender: heartbeat 7; at least 8"),
         ({"hello_gap": 7}, "Greeting: hello_gap 7, silence 2000; at least 8, and silence more"),

@@ -36,9 +36,9 @@ class ReplayRing(wiring.Component):
     """
 
     def __init__(self, width: int, words: int, frame_words: int, timeout: int):
-        if words & (words - 1) or words <= frame_words:
+        if words & (words - 1) or words < 16 or words <= frame_words:
             raise ValueError(
-                f"ReplayRing: {words} words; a power of two, more than frame_words {frame_words}"
+                f"ReplayRing: {words} words; a power of two, at least 16, more than frame_words {frame_words}"
             )
         if timeout < 1:
             raise ValueError(f"ReplayRing: timeout {timeout}; at least 1")
