@@ -31,14 +31,14 @@ class Device:
     files: dict[str, str]
 
 
-def device_of(plan, seed=0, batches=5, extreme=False):
-    """A device with random parameters and samples for ``batches`` batches."""
+def device_of(plan, seed=0, batches=5, extreme=False, files=emit):
+    """A device with random parameters and samples for ``batches`` batches; ``files`` emits its Verilog."""
     rng = np.random.default_rng(seed)
     network = plan.network
     samples = batches * network.update.batch
     train = random_batch(network, rng, samples, extreme)
     held = random_batch(network, rng, 2)
-    return Device(plan, random_parameters(network, rng, extreme), Dataset(*train, *held), emit(plan))
+    return Device(plan, random_parameters(network, rng, extreme), Dataset(*train, *held), files(plan))
 
 
 def with_depths(plan, change):
