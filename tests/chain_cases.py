@@ -19,7 +19,7 @@ def random_cuts(network, boards, rng):
     axes = [rng.choice(legal_axes(stage) or [None]) for stage in network.stages]
     most = [axis_channels(s, a) if a else 1 for s, a in zip(network.stages, axes, strict=True)]
     starts = [sum(most[:i]) for i in range(len(most))]  # as if every channel stood on a line
-    inner = [p for p in range(1, sum(most))]
+    inner = list(range(1, sum(most)))
     if len(inner) < boards - 1:
         return None
     ends = sorted(rng.sample(inner, boards - 1))

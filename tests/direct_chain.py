@@ -2,7 +2,6 @@
 
 from amaranth import *
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In
 
 from hwgen.backend import verilog
 from hwgen.gateware.core import Core
@@ -39,7 +38,9 @@ class DirectChain(wiring.Component):
             wiring.connect(m, core.reply, router.own_reply)
             for name in core.probes:
                 wiring.connect(
-                    m, getattr(core, name), wiring.flipped(getattr(self, name.replace("probe_", f"probe_b{k}_")))
+                    m,
+                    getattr(core, name),
+                    wiring.flipped(getattr(self, name.replace("probe_", f"probe_b{k}_"))),
                 )
         for name in ("image", "label"):
             wiring.connect(m, wiring.flipped(getattr(self, name)), getattr(cores[0], name))
@@ -64,7 +65,10 @@ class DirectChain(wiring.Component):
         ):
             for channel in channels:
                 if channel.kind != "management":
-                    o, i = (getattr(core, f"{way}_{channel.kind}") for core, way in zip((source, target), ways))
+                    o, i = (
+                        getattr(core, f"{way}_{channel.kind}")
+                        for core, way in zip((source, target), ways, strict=True)
+                    )
                     assert o.payload.shape() == channel_shape(channel)
                     self._join(m, f"{ways[0]}_{channel.kind}_{link.index}", o, i)
 
