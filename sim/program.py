@@ -2,12 +2,13 @@
 
 In: ``program.txt``, one operation a line (see :class:`Program`), registers by board·65536 + address;
 ``images.bin`` (beats of all images, 32-bit words), ``labels.bin``, ``order.bin`` (numbers of the images in the
-order of feeding), ``words.bin`` (data to load), ``shape.bin`` (beats of an image, words of a beat).
+order of feeding), ``words.bin`` (data to load), ``shape.bin`` (beats of an image, words of a beat), and the
+files of hwgen.sim.surroundings.
 
-Out: ``results.bin`` (prediction, loss, cycle low,
-cycle high), ``feeds.bin`` (cycle of the first and the last beat of each image, 64 bits), ``reads.bin`` (all
-words read), ``marks.bin`` (cycle and nanoseconds since the start, 64 bits each), one ``probe_*.bin`` a probe
-stream (32-bit words of every beat), ``outcome.txt`` (name and values a line). Little-endian.
+Out: ``results.bin`` (prediction, loss, cycle low, cycle high), ``feeds.bin`` (cycle of the first and the last
+beat of each image, 64 bits), ``reads.bin`` (all words read), ``marks.bin`` (cycle and nanoseconds since the
+start, 64 bits each), a file each probe stream and further stream out of the device (32-bit words of every beat),
+``outcome.txt`` (name and values a line), ``outputs.txt`` (outputs that are no streams, at the end). Little-endian.
 """
 
 from __future__ import annotations
@@ -90,6 +91,10 @@ class Program:
         self.lines.append(f"status {mask} {value} {board}")
         self.unsettled.discard(board)
 
+    def received(self, sink: int, words: int) -> None:
+        """Wait until the further stream out of the device with that number (of Ports.sinks) has given ``words``."""
+        self.lines.append(f"received {sink} {words}")
+
     def record(self, on: bool) -> None:
         """Start or stop the recording of the probe streams."""
         self.lines.append(f"record {int(on)}")
@@ -139,14 +144,16 @@ class Results:
 def write_program(
     directory: Path, program: Program, ports: Ports, layout: Layout, images: Ints, labels: Ints
 ) -> None:
-    """Writes all input files. ``images`` is [N, H, W, C] in the input format, laid out by ``layout``."""
+    """Writes all input files but those of hwgen.sim.surroundings. ``images`` is [N, H, W, C] in the input format,
+    laid out by ``layout``; a device without an image port gets none."""
     directory.mkdir(parents=True, exist_ok=True)
-    beats = layout.to_lanes(images).reshape(-1, layout.lanes)
-    words = pack_lanes(beats, layout.width, ports.words("image"))
-    last = layout.lanes * layout.width
-    words[layout.beats - 1 :: layout.beats, last // 32] |= np.uint32(1 << last % 32)
-    words.tofile(directory / "images.bin")
-    np.asarray([layout.beats, words.shape[1]], dtype=np.uint32).tofile(directory / "shape.bin")
+    if "image" in ports.sources:
+        beats = layout.to_lanes(images).reshape(-1, layout.lanes)
+        words = pack_lanes(beats, layout.width, ports.words("image"))
+        last = layout.lanes * layout.width
+        words[layout.beats - 1 :: layout.beats, last // 32] |= np.uint32(1 << last % 32)
+        words.tofile(directory / "images.bin")
+        np.asarray([layout.beats, words.shape[1]], dtype=np.uint32).tofile(directory / "shape.bin")
     labels.astype(np.uint32).tofile(directory / "labels.bin")
     empty = [np.zeros(0, dtype=np.uint32)]
     np.concatenate([*program.order, *empty]).tofile(directory / "order.bin")

@@ -60,7 +60,7 @@ class ProgramBench:
             Sink(device, name, self._out(name), words, Coin(seed, next(draws), stall))
             for name, words in named["sink"]
         ]
-        self.outputs = [name for name, _ in named["output"]]
+        self.outputs = named["output"]
         self.results, self.reads, self.feeds, self.marks = map(
             self._out, ("results", "reads", "feeds", "marks")
         )
@@ -307,13 +307,13 @@ class ProgramBench:
         if self.status is not None:
             lines.append(f"status {self.status}")
         (self.directory / "outcome.txt").write_text("\n".join(lines) + "\n")
-        outputs = [f"{name} {_words(self.device.bits(name))}\n" for name in self.outputs]
+        outputs = [f"{name} {_words(self.device.bits(name), width)}\n" for name, width in self.outputs]
         (self.directory / "outputs.txt").write_text("".join(outputs))
 
 
-def _words(bits: int) -> str:
-    """A number as 32-bit words, the lowest first."""
-    return " ".join(str(bits >> shift & 0xFFFFFFFF) for shift in range(0, max(bits.bit_length(), 1), 32))
+def _words(bits: int, width: int = 1) -> str:
+    """A number of at least ``width`` bits as 32-bit words, the lowest first."""
+    return " ".join(str(bits >> shift & 0xFFFFFFFF) for shift in range(0, max(bits.bit_length(), width), 32))
 
 
 @cocotb.test()
