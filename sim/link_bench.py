@@ -46,9 +46,10 @@ class LinkDesign:
 class LinkConditions:
     """How it runs.
 
-    ``limit`` words a channel; chances a bit (``bit_errors``), a frame (``loss``, ``repeat``) and a cycle (stalls);
-    cycles of a's link clock (``latency``, ``jitter``, ``down_at``, ``down_for``, ``patience``); clock ``periods`` in
-    ps (a, a's link, b, b's link); the ends of the ``resets`` in ps. ``pauses``: users stop now and then.
+    ``limit`` words a channel (``up_limit`` towards a, if given); chances a bit (``bit_errors``), a frame (``loss``,
+    ``repeat``) and a cycle (stalls); cycles of the link's clocks (``latency``, ``jitter``, ``down_at``, ``down_for``,
+    ``patience``); clock ``periods`` in ps (a, a's link, b, b's link); the ends of the ``resets`` in ps. ``pauses``:
+    users stop now and then.
 
     Faults begin when both ends are up (``early``: at once), and end when all words have come and the ``inject``
     (damaged, lost, repeated) frames of both directions have begun, one every ``spread`` cycles. ``identities``: those
@@ -56,6 +57,7 @@ class LinkConditions:
     """
 
     limit: int = 1000
+    up_limit: int | None = None
     latency: int = 0
     jitter: int = 0
     rate: float = 1.0
@@ -82,7 +84,7 @@ class LinkConditions:
         named = {
             field.name: int(getattr(self, field.name))
             for field in fields(self)
-            if field.type in ("int", "bool") and field.name != "rate"
+            if field.type in ("int", "bool") and field.name != "limit"
         }
         named |= {
             name: _threshold(getattr(self, name), 32)
@@ -99,7 +101,9 @@ class LinkConditions:
         # Time for the last faults to show: the next frame, at the latest a heartbeat, in the slower clock.
         slow = max(self.periods) // min(self.periods) + 1
         named["settle"] = slow * (4 * (self.latency + self.jitter) + 4 * design.timeout)
-        return named | {"channels": len(design.down) + len(design.up), "counters": OVERFLOW + 1}
+        up_limit = self.limit if self.up_limit is None else self.up_limit
+        named |= {"a_limit": self.limit, "b_limit": up_limit, "counters": OVERFLOW + 1}
+        return named | {"down": len(design.down), "up": len(design.up)}
 
 
 @dataclass(frozen=True)

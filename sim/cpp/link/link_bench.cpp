@@ -24,7 +24,7 @@ namespace {
 
 struct Setting {
     std::map<std::string, uint64_t> values{
-        {"channels", 0}, {"counters", 0}, {"limit", 0}, {"seed", 1}, {"a_identity", 1}, {"b_identity", 2},
+        {"down", 0}, {"up", 0}, {"counters", 0}, {"a_limit", 0}, {"b_limit", 0}, {"seed", 1}, {"a_identity", 1}, {"b_identity", 2},
         {"a_expected", 2}, {"b_expected", 1}, {"a_period", 4000}, {"a_link_period", 4000}, {"b_period", 4000},
         {"b_link_period", 4000}, {"a_reset", 100000}, {"b_reset", 100000}, {"latency", 0}, {"jitter", 0},
         {"rate", 65536}, {"drop33", 0}, {"flip_last", 0}, {"error", 0}, {"loss", 0}, {"repeat", 0}, {"early", 0},
@@ -64,8 +64,8 @@ class Bench {
             if (cycles_ > set_["patience"]) return finish(4);
         }
         counters("before");
-        const uint64_t start = cycles_, wanted = set_["limit"] * set_["channels"], down_at = start + set_["down_at"];
-        const uint64_t down_until = down_at + set_["down_for"], patience = set_["patience"];
+        const uint64_t start = cycles_, wanted = set_["a_limit"] * set_["down"] + set_["b_limit"] * set_["up"];
+        const uint64_t down_at = start + set_["down_at"], down_until = down_at + set_["down_for"], patience = set_["patience"];
         uint64_t progress = start, total = 0;
         begin();
         began_ = true;
@@ -74,7 +74,7 @@ class Bench {
             top_->down = cycles_ >= down_at && cycles_ < down_until;
             if (cycles_ % 64) continue;
             uint64_t sum = 0;
-            for (uint64_t k = 0; k < set_["channels"]; ++k) sum += received(k);
+            for (uint64_t k = 0; k < channels_; ++k) sum += received(k);
             if (sum != total) progress = cycles_;
             total = sum;
             if ((total < wanted && cycles_ - progress > patience) || cycles_ - start > set_["max_cycles"])
@@ -89,7 +89,8 @@ class Bench {
   private:
     // Faults and traffic begin.
     void begin() {
-        top_->limit = set_["limit"];
+        top_->a_limit = set_["a_limit"];
+        top_->b_limit = set_["b_limit"];
         top_->error = set_["error"];
         top_->loss = set_["loss"];
         top_->repeat_ = set_["repeat"];
@@ -168,7 +169,7 @@ class Bench {
 
     int finish(int code) {
         counters("after");
-        for (uint64_t k = 0; k < set_["channels"]; ++k) print("received_" + std::to_string(k), received(k));
+        for (uint64_t k = 0; k < channels_; ++k) print("received_" + std::to_string(k), received(k));
         print("wrong", top_->wrong);
         print("a_state", top_->a_state);
         print("b_state", top_->b_state);
@@ -193,7 +194,7 @@ class Bench {
     uint64_t half_[4], next_[4], cycles_ = 0, ticks_[2] = {}, injected_[2] = {};
     bool began_ = false, snapshot_[2] = {};
     const uint64_t a_reset_ = set_["a_reset"], b_reset_ = set_["b_reset"], injections_ = injections();
-    const uint64_t spread_ = set_["spread"];
+    const uint64_t spread_ = set_["spread"], channels_ = set_["down"] + set_["up"];
 };
 
 }  // namespace
