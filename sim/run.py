@@ -12,8 +12,17 @@ from ..data import Dataset
 from ..errors import BuildError, DataError, MismatchError, ToolError, WatchdogError
 from ..ir.initial import Parameters
 from ..plan.plan import Plan
-from ..plan.registers import DEVICE_ID, STATUS_BAD_FRAME, STATUS_BAD_LABEL, channel_names
+from ..plan.registers import DEVICE_ID, STATUS_BAD_FRAME, STATUS_BAD_LABEL
 from ..ref.executor import Reference
+from .cables import (
+    IDEAL,
+    CableOptions,
+    chain_simulation,
+    dead_links,
+    device_channels,
+    link_results,
+    refused_link,
+)
 from .cocotb_driver import run_cocotb
 from .compare import Comparison
 from .cpp_driver import Conditions, run_cpp
@@ -23,6 +32,7 @@ from .ports import Ports, read_ports
 from .program import Outcome, read_results, write_program
 from .readback import device_probes
 from .session import Session, waiting_for
+from .surroundings import read_outputs, write_surroundings
 from .verify import Verifier
 from .verilate import LONG_RUN, BuildOptions, build_driver
 from .watchdog import explain
@@ -63,7 +73,7 @@ class SimOptions:
     is the chance of one on each host stream. ``gradients`` False leaves out the reading of dW, db and of all
     memories between batches. ``trace`` is an FST file to write, ``dump`` a directory for the tensors,
     ``watchdog`` the cycles without progress, ``poison`` starts registers and memories without reset at
-    random.
+    random; ``cables`` are the conditions of a chain's links.
     """
 
     batches: int | None = None
@@ -77,6 +87,7 @@ class SimOptions:
     watchdog: int = 100_000
     gradients: bool = True
     poison: bool = False
+    cables: CableOptions = IDEAL
 
 
 def simulate(
@@ -93,7 +104,8 @@ def simulate(
     batches / seconds that they took; ``seconds`` of the simulation; ``simulator``; ``accuracy`` on the
     held-out samples; ``seed``; ``build``: the number in the device; ``stages``: [{name, multipliers,
     occupancy {forward, backward, gradient}, counters (registers.STAGE_COUNTERS after training), depths
-    (capacities beside the counters' high-water marks)}]. What a run does not give is None.
+    (capacities beside the counters' high-water marks), board}]; ``links``: [{link, board, state, counters
+    (links.LINK_COUNTERS)}], both ends of every link. What a run does not give is None.
 
     Raises MismatchError, WatchdogError, DataError, BuildError, ToolError.
     """
@@ -106,15 +118,23 @@ def simulate(
     )  # fmt: skip
     if not session.program.fed:
         Comparison().finish()
-    ports = read_ports(build.files)
+    around = None
+    files: Mapping[str, str] = build.files
+    if build.plan.links:
+        files, ports, around = chain_simulation(build.plan, files, options.cables, options.seed)
+    else:
+        ports = read_ports(files)
     probes = device_probes(build.plan, ports)
     network = build.plan.network
     layout = Layout(network.in_shape, 1, build.plan.image_lanes, network.input.width)
     with tempfile.TemporaryDirectory(prefix="hwgen-sim-") as name:
         directory = Path(name)
         write_program(directory, session.program, ports, layout, session.images, session.labels)
-        outcome = _drive(build, session, ports, directory, options, progress)
-        _check_outcome(outcome, session, options)
+        if around is not None:
+            write_surroundings(directory, around, ports)
+        outcome = _drive(build.plan, files, session, ports, directory, options, progress)
+        outputs = read_outputs(directory) if around is not None else {}
+        _check_outcome(outcome, session, options, outputs)
         results = read_results(directory)
         number = _device_number([results.reads[part] for part in session.build])
         for part in session.status:
@@ -135,11 +155,12 @@ def simulate(
         "accuracy": accuracy,
         "seed": options.seed,
         "build": number,
+        "links": link_results(build.plan, results.reads, session.links),
     }
 
 
 def _drive(
-    build: Simulated, session: Session, ports: Ports, directory: Path, options: SimOptions,
+    plan: Plan, files: Mapping[str, str], session: Session, ports: Ports, directory: Path, options: SimOptions,
     progress: Callable[[int, int], None] | None,
 ) -> Outcome:  # fmt: skip
     """Builds the simulation and runs the program in ``directory``."""
@@ -156,13 +177,13 @@ def _drive(
             progress(results, total)
 
     if options.simulator == "icarus":
-        return run_cocotb(build.files, ports, directory, conditions, "icarus", tell)
-    program, prediction = session.program, build.plan.prediction
+        return run_cocotb(files, ports, directory, conditions, "icarus", tell)
+    program, prediction = session.program, plan.prediction
     cycles = total * prediction.cycles_per_sample + len(session.trained) * prediction.cycles_per_batch
     cycles += program.loaded * WRITE_CYCLES + program.reads * READ_CYCLES
     fast = cycles >= LONG_RUN
     choice = BuildOptions(fast=fast, trace=options.trace is not None, poison=options.poison)
-    return run_cpp(build_driver(build.files, ports, choice), directory, conditions, tell)
+    return run_cpp(build_driver(files, ports, choice), directory, conditions, tell)
 
 
 def _refused(status: int | None, outcome: Outcome) -> None:
@@ -179,14 +200,19 @@ def _refused(status: int | None, outcome: Outcome) -> None:
             )
 
 
-def _check_outcome(outcome: Outcome, session: Session, options: SimOptions) -> None:
+def _check_outcome(
+    outcome: Outcome, session: Session, options: SimOptions, outputs: Mapping[str, int]
+) -> None:
+    plan = session.plan
     if outcome.end == "done":
         return
+    refused_link(plan, outputs)
     _refused(outcome.status, outcome)
     if outcome.results > outcome.fed:
         raise MismatchError(f"result: {outcome.results} results of {outcome.fed} images")
     waiting = waiting_for(session.program, outcome.op)
-    raise WatchdogError(explain(outcome, channel_names(session.plan), waiting, options.watchdog))
+    text = explain(outcome, device_channels(plan), waiting, options.watchdog)
+    raise WatchdogError("; ".join([text, *dead_links(plan, outputs)]))
 
 
 def _device_number(boards: Sequence[Words]) -> int:

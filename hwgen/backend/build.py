@@ -17,12 +17,13 @@ from ..errors import BuildError
 from ..ir.initial import Parameters
 from ..plan.plan import Plan, StagePlan
 from ..plan.serial import plan_from_json, plan_to_json
+from ..target import Cluster
 from .arrays import pack, unpack
 from .writer import require_writable, write_tree
 
 __all__ = ["FORMAT", "MANIFEST", "RESULT", "Build", "build", "load_build"]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the build directory's layout; another one is refused."""
 MANIFEST = "manifest.json"
 RESULT = "result.json"
@@ -48,11 +49,17 @@ class Build:
 
 
 def build(
-    source: Path, out: Path, *, seed: int = 0, progress: Callable[[str], None] = lambda step: None
+    source: Path,
+    out: Path,
+    *,
+    seed: int = 0,
+    cluster: str | None = None,
+    progress: Callable[[str], None] = lambda step: None,
 ) -> dict[str, Any]:
     """Builds the model of the Python file ``source`` into directory ``out``; the result of docs/result.md.
 
-    The same source and seed give the same files, except the seconds in result.json. ``progress`` is told each
+    ``cluster`` names the boards ("vc709*3", a cluster.toml; None: the model's own, else a device by itself).
+    The same source, seed and cluster give the same files, except the seconds in result.json. ``progress`` is told each
     step as it begins. Raises an HwgenError, and leaves ``out`` as it was, if something is wrong.
     """
     from ..frontend.loader import load_source
@@ -65,7 +72,8 @@ def build(
     progress(f"loading {source}")
     loaded = load_source(source, seed)
     progress("planning")
-    plan = plan_network(loaded.network)
+    boards = cluster if cluster is not None else loaded.model.cluster
+    plan = plan_network(loaded.network, cluster=Cluster.parse(boards) if isinstance(boards, str) else boards)
     progress("emitting Verilog")
     verilog = emit(plan)
     files: dict[str, str | bytes] = {
@@ -113,7 +121,7 @@ def load_build(path: Path) -> Build:
         raise BuildError(
             f"{path / MANIFEST}: build {manifest['build']} is not that of plan.json; build again"
         )
-    names = [planned.stage.name for planned in plan.stages]
+    names = [stage.name for stage in plan.network.stages]
     try:
         tensors = unpack(contents["parameters.npz"])
         parameters = Parameters(
@@ -191,10 +199,10 @@ def _earlier_files(out: Path) -> list[str]:
 
 def _parameter_tensors(plan: Plan, parameters: Parameters) -> dict[str, Any]:
     tensors = {}
-    for planned, weight, bias in zip(plan.stages, parameters.weights, parameters.biases, strict=True):
-        tensors[f"{planned.stage.name}.weight"] = weight
+    for stage, weight, bias in zip(plan.network.stages, parameters.weights, parameters.biases, strict=True):
+        tensors[f"{stage.name}.weight"] = weight
         if bias is not None:
-            tensors[f"{planned.stage.name}.bias"] = bias
+            tensors[f"{stage.name}.bias"] = bias
     return tensors
 
 
@@ -209,6 +217,7 @@ def _predictions(plan: Plan) -> dict[str, Any]:
         "predicted_occupancy": prediction.occupancy,
         "predicted_latency": prediction.latency,
         "bottleneck": prediction.bottleneck,
+        "boards": list(plan.boards),
         "stages": [_stage(planned) for planned in plan.stages],
     }
 
@@ -217,6 +226,7 @@ def _stage(planned: StagePlan) -> dict[str, Any]:
     fold, folding = planned.fold, planned.folding
     return {
         "name": planned.stage.name,
+        "board": planned.board,
         "array": [fold.pk, fold.pn],
         "folding": {"u": folding.u, "pc": folding.pc, "pn": folding.pn, "b": folding.b},
         "multipliers": fold.multipliers,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import report
+from .cluster import add_cluster_argument
 
 __all__ = ["NAME", "add_arguments", "run"]
 
@@ -26,13 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=report.seed, default=0, metavar="N", help="draws the first weights (default: 0)"
     )
 
+    add_cluster_argument(parser)
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Builds, and shows what was built."""
     from ..backend.build import build
 
     with report.Progress() as progress, contextlib.redirect_stdout(sys.stderr):  # the model file may print
-        result = build(arguments.source, arguments.out, seed=arguments.seed, progress=progress)
+        result = build(
+            arguments.source, arguments.out, seed=arguments.seed, cluster=arguments.cluster, progress=progress
+        )
     report.show(result, _text(result, arguments.out), arguments.json)
     return 0
 

@@ -23,6 +23,7 @@ __all__ = [
     "repeats",
     "seed",
     "show",
+    "span",
     "table",
     "write_result",
 ]
@@ -33,6 +34,10 @@ REDRAW_SECONDS = 0.1
 SEED_BITS = 32
 MOST_REPEATS = 1_000_000
 """Batches or epochs of one run: what it does, and what is read back, is held in memory."""
+
+
+MOST_LATENCY = 60_000
+"""Cycles that the model of a cable can hold words back."""
 
 
 class Progress:
@@ -126,6 +131,16 @@ def fraction(text: str) -> float:
     if not 0.0 <= value < 1.0:
         raise argparse.ArgumentTypeError(f"{text!r}; give a number of at least 0 and below 1")
     return value
+
+
+def span(text: str) -> tuple[int, int]:
+    """An argument that is a whole number or a range of them, "40..300"."""
+    least, dots, most = text.partition("..")
+    low = _whole(least, 0, MOST_LATENCY)
+    high = _whole(most, 0, MOST_LATENCY) if dots else low
+    if high < low:
+        raise argparse.ArgumentTypeError(f"{text!r}; give the smaller number first")
+    return low, high
 
 
 def _whole(text: str, least: int, most: int | None) -> int:

@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="chance that a stream waits a cycle, 0 to below 1",
     )
+    _add_cable_arguments(parser)
     parser.add_argument("--trace", type=Path, metavar="FILE.fst", help="write a waveform")
     parser.add_argument(
         "--dump-tensors", type=Path, metavar="DIR", dest="dump", help="write every compared tensor"
@@ -71,6 +72,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         dest="gradients",
         help="do not stop after each batch to read dW and db",
+    )
+
+
+def _add_cable_arguments(parser: argparse.ArgumentParser) -> None:
+    cables = parser.add_argument_group("cables of a chain of boards")
+    cables.add_argument(
+        "--latency", type=report.span, metavar="N[..M]",
+        help="cycles of a cable, drawn for every direction (default: what the plan was made for)",
+    )  # fmt: skip
+    cables.add_argument(
+        "--jitter", type=report.natural, default=0, metavar="N", help="up to N cycles more at random"
+    )
+    cables.add_argument(
+        "--ber", type=report.fraction, default=0.0, metavar="P", help="chance of a flipped bit"
+    )
+    cables.add_argument(
+        "--frame-loss", type=report.fraction, default=0.0, metavar="P", help="chance that a frame is lost"
+    )
+    cables.add_argument(
+        "--frame-repeat",
+        type=report.fraction,
+        default=0.0,
+        metavar="P",
+        help="chance that a frame comes twice",
+    )
+    cables.add_argument(
+        "--reset-skew",
+        type=report.natural,
+        default=0,
+        metavar="N",
+        help="boards leave reset up to N cycles apart",
+    )
+    cables.add_argument(
+        "--own-clocks", action="store_true", help="every board and link end has a clock of its own"
+    )
+    cables.add_argument(
+        "--stutter", action="store_true", help="transmitters pause one cycle in 33, as Aurora cores do"
     )
 
 
@@ -125,6 +163,7 @@ def _require_new_file(path: Path) -> None:
 
 
 def _simulate(build: Build, arguments: argparse.Namespace, progress: report.Progress) -> dict[str, Any]:
+    from ..sim.cables import CableOptions
     from ..sim.run import SimOptions, simulate
 
     nothing = arguments.batches is None and arguments.epochs is None and not arguments.eval
@@ -140,6 +179,16 @@ def _simulate(build: Build, arguments: argparse.Namespace, progress: report.Prog
         dump=arguments.dump,
         watchdog=arguments.watchdog,
         gradients=arguments.gradients,
+        cables=CableOptions(
+            latency=arguments.latency,
+            jitter=arguments.jitter,
+            ber=arguments.ber,
+            loss=arguments.frame_loss,
+            repeat=arguments.frame_repeat,
+            stutter=arguments.stutter,
+            reset_skew=arguments.reset_skew,
+            clocks=arguments.own_clocks,
+        ),
     )
     progress(f"preparing the simulation with {arguments.simulator}")
     found = simulate(build, options, lambda done, total: progress("results", done, total))
@@ -188,9 +237,21 @@ def _text(result: Mapping[str, Any]) -> str:
             lines.append(
                 f"cycles a {unit}: {measured:.1f}, predicted {result[f'predicted_cycles_per_{unit}']:.1f}"
             )
+    lines += [_link(end) for end in result["links"]]
     if result["accuracy"] is not None:
         lines.append(f"accuracy on held-out samples: {result['accuracy']:.2%}")
     return "\n".join(lines)
+
+
+def _link(end: Mapping[str, Any]) -> str:
+    """An end of a link in one line: what it sent, and what went wrong on the cable."""
+    counters = end["counters"]
+    faults = ("crc_errors", "frames_lost", "frames_repeated", "frames_replayed")
+    found = ", ".join(f"{counters[name]} {name.replace('_', ' ')}" for name in faults if counters[name])
+    return (
+        f"link {end['link']} at board {end['board']}: {end['state']}, {counters['frames_sent']} frames sent, "
+        f"{counters['frames_received']} received" + (f"; {found}" if found else "")
+    )
 
 
 def _row(name: str, occupancy: Mapping[str, float | None]) -> list[str]:

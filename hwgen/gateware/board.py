@@ -39,8 +39,8 @@ class Board(wiring.Component):
     """Board ``board`` of a plan with links.
 
     Ports: those of :class:`Core` but for the boundary streams; the host's only on the first board. For each side with
-    a link: ``<side>_clk``, the clock of its end, and ``<side>``, the signature of link.phy, and ``<side>_state``, a number
-    in links.LINK_STATES. One reset resets all domains.
+    a link: ``<side>_clk``, the clock of its end; ``<side>``, the signature of link.phy; ``<side>_state``, a number in
+    links.LINK_STATES. One reset resets all domains.
 
     ``ends`` are emitted link ends by side (None: as submodules, for Amaranth's simulator).
     """

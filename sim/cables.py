@@ -1,0 +1,140 @@
+"""A chain of boards under given conditions of its cables, clocks and resets, ready to simulate."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..backend.verilog import board_top
+from ..errors import BuildError
+from ..plan.links import LINK_STATES, SIDE_DOWN, SIDE_UP
+from ..plan.plan import Plan
+from ..plan.registers import LINK_REGISTERS, channel_names
+from .chain_top import CHAIN, Cable, chain_files
+from .layout import Words
+from .ports import STREAMS, Ports, read_ports
+from .surroundings import Clock, Reset, Surroundings
+
+__all__ = [
+    "IDEAL",
+    "CableOptions",
+    "chain_simulation",
+    "dead_links",
+    "device_channels",
+    "link_results",
+    "refused_link",
+]
+
+BOARD_PERIOD, LINK_PERIOD = 5000, 6206
+"""Picoseconds: 200 MHz, and the words of 10.3125 Gb/s in 64b66b."""
+SPREAD = 0.02
+"""Share by which independent clocks of boards differ; ends of links differ by a hundredth of that."""
+RESET_CYCLES = 8
+
+
+@dataclass(frozen=True)
+class CableOptions:
+    """``latency`` (least, most) cycles of a cable, drawn for every direction, None: what the plan was made for;
+    ``jitter`` cycles more at random; ``ber`` chance of a flipped bit; ``loss`` and ``repeat`` chances of a frame to
+    be lost or to come twice; ``stutter``: transmitters pause one cycle in 33; boards leave reset within
+    ``reset_skew`` cycles, in any order; ``clocks``: every board and link end with a clock of its own."""
+
+    latency: tuple[int, int] | None = None
+    jitter: int = 0
+    ber: float = 0.0
+    loss: float = 0.0
+    repeat: float = 0.0
+    stutter: bool = False
+    reset_skew: int = 0
+    clocks: bool = False
+
+
+IDEAL = CableOptions()
+"""Cables that only take their time."""
+
+
+def chain_simulation(
+    plan: Plan, files: Mapping[str, str], options: CableOptions, seed: int
+) -> tuple[dict[str, str], Ports, Surroundings]:
+    """All Verilog, the ports of the chain's top, and its surroundings drawn from ``seed``."""
+    rng = random.Random(seed)
+    boards = [read_ports(files, board_top(k), STREAMS if k == 0 else ()) for k in range(len(plan.boards))]
+    cables = [_cable(plan, direction, options, rng) for direction in range(2 * len(plan.links))]
+    words = max(cable.latency + cable.jitter for cable in cables) + 64
+    whole = {**files, **chain_files(boards, not options.clocks, words.bit_length())}
+    settings = [one for direction, cable in enumerate(cables) for one in cable.settings(direction)]
+    clocks = _clocks(plan, options, rng)
+    skew = options.reset_skew * BOARD_PERIOD
+    resets = [
+        Reset("board_rst", k, RESET_CYCLES * LINK_PERIOD + rng.randint(0, skew), k if options.clocks else 0)
+        for k in range(len(boards))
+    ]
+    return whole, read_ports(whole, CHAIN), Surroundings(clocks, resets, settings)
+
+
+def _cable(plan: Plan, direction: int, options: CableOptions, rng: random.Random) -> Cable:
+    link = plan.links[direction // 2]
+    least, most = options.latency or (link.latency, link.latency)
+    hit = 1 - (1 - options.ber) ** link.width
+    return Cable(
+        latency=rng.randint(least, most), jitter=options.jitter, error=int(hit * 2**64) if hit < 1 else 2**64 - 1,
+        loss=int(options.loss * 2**32), repeat=int(options.repeat * 2**32), drop33=int(options.stutter),
+        seed=rng.getrandbits(64) | 1,
+    )  # fmt: skip
+
+
+def _clocks(plan: Plan, options: CableOptions, rng: random.Random) -> list[Clock]:
+    if not options.clocks:
+        return [Clock("clk", 0, BOARD_PERIOD)]
+
+    def draw(name: str, index: int, period: int, spread: float) -> Clock:
+        own = round(period * (1 + rng.uniform(-spread, spread)))
+        return Clock(name, index, own, rng.randrange(own))
+
+    boards = [draw("board_clk", k, BOARD_PERIOD, SPREAD) for k in range(len(plan.boards))]
+    return boards + [draw("link_clk", k, LINK_PERIOD, SPREAD / 100) for k in range(2 * len(plan.links))]
+
+
+def device_channels(plan: Plan) -> tuple[str, ...]:
+    """Names of the bits of ``channel_valid``: those of a device, or of all boards with the board before a colon."""
+    if not plan.links:
+        return channel_names(plan)
+    return tuple(f"board{k}:{name}" for k in range(len(plan.boards)) for name in channel_names(plan, k))
+
+
+def link_results(
+    plan: Plan, reads: Words, registers: Mapping[tuple[int, int], slice]
+) -> list[dict[str, object]]:
+    """State and counters of every link end, as read from the boards."""
+    found: list[dict[str, object]] = []
+    for link in plan.links:
+        for board, side in ((link.index, SIDE_DOWN), (link.index + 1, SIDE_UP)):
+            values = dict(zip(LINK_REGISTERS, map(int, reads[registers[board, side]]), strict=True))
+            state = LINK_STATES[values.pop("state")]
+            del values["peer_low"], values["peer_high"]
+            found.append({"link": link.index, "board": board, "state": state, "counters": values})
+    return found
+
+
+def refused_link(plan: Plan, outputs: Mapping[str, int]) -> None:
+    """Raises BuildError naming a link whose ends refuse each other, from the ``link_state`` of all ends."""
+    states = outputs.get("link_state", 0)
+    for end in range(2 * len(plan.links)):
+        state = LINK_STATES[states >> 3 * end & 7]
+        board, other = (end // 2, end // 2 + 1) if end % 2 == 0 else (end // 2 + 1, end // 2)
+        if state == "refused":
+            raise BuildError(
+                f"link {end // 2}: board {board} refuses what is at the other end of its cable: not board {other} "
+                "of this build; check the cables, and build all boards together"
+            )
+
+
+def dead_links(plan: Plan, outputs: Mapping[str, int]) -> list[str]:
+    """Ends of links that are not up, in words."""
+    states = outputs.get("link_state", 0)
+    return [
+        f"link {end // 2} at board {end // 2 + end % 2} is {LINK_STATES[states >> 3 * end & 7]}"
+        for end in range(2 * len(plan.links))
+        if LINK_STATES[states >> 3 * end & 7] != "up"
+    ]
