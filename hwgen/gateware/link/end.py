@@ -35,13 +35,16 @@ class LinkEnd(wiring.Component):
     slower clock long), and holds ``identity`` and ``expected`` constant after it. Boards are reset without
     regard to each other. Between the domains: Crossing, synchronisers, and values that stand still.
 
-    Credits return within (rx channels + 1) · (frame_words + 2) cycles, at once where nothing is sent back.
+    A channel alone goes at full rate if its depth is the round trip of the cable + 4 · (frame_words + 2) + 30
+    words, and (n + 1) · (frame_words + 2) more if the other direction is full too, n being the channels of the
+    one that goes (each frame carries one credit). Any depth from 1 on works.
 
     Parameters: ``width``: bits of a word (WIDTHS); ``tx``: words a channel that the peer holds, ``rx``: that this
     end holds; ``frame_words``: most payload words of a frame, the same at both ends; ``replay_words``: a power of two;
-    ``timeout``, ``hello_gap``, ``heartbeat``, ``silence``: cycles of ``link``.
+    ``timeout``, ``hello_gap``, ``heartbeat``, ``silence``: cycles of ``link``; the time-out is longer than the ring
+    and a round trip take.
 
-    Members: docs/chain.md. ``state``: number in LINK_STATES.
+    Members: docs/chain.md. ``state``: number in LINK_STATES. ``phy.up`` belongs to the domain ``link``.
     """
 
     def __init__(
