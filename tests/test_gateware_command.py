@@ -95,10 +95,11 @@ def test_as_fast_as_the_bus():
     assert cycles == 2 * 20 + 2
 
 
-def test_replies_without_a_taker_stop_the_commands():
-    """With ``depth`` replies waiting, as many commands wait and no access is begun."""
+def test_replies_without_a_taker_stop_reads_only():
+    """With ``depth`` replies waiting, no further read is begun and as many commands wait; writes go on."""
     for depth in (1, 4):
-        sent = [{"data": 0, "addr": 0, "board": 0, "write": 0}] * 40
+        read = {"data": 0, "addr": 0, "board": 0, "write": 0}
+        sent = [read] * depth + [{**read, "write": 1}] * 3 + [read] * 40
         part, counted = Registers(0, depth), []
 
         async def look(ctx, part=part, counted=counted):
@@ -108,7 +109,7 @@ def test_replies_without_a_taker_stop_the_commands():
         run_streams(
             part, {"command": sent}, {"reply": 1}, stalls=(0.0, 1.0), bench=look, patience=200, hang=True
         )
-        assert counted == [(depth, 0)]
+        assert counted == [(depth + 3, 0)]
 
 
 def test_valid_ignores_ready():
