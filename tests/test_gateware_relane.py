@@ -113,12 +113,72 @@ def test_random_layouts():
     assert kinds == {"gather", "scatter", "shift"}
 
 
+def cut_in_turn(elements, side):
+    """Words of a layout whose runs repeat in turn; every run ends its last word."""
+    runs, P = side
+    turns = itertools.cycle((runs,) if isinstance(runs, int) else runs)
+    words, start = [], 0
+    while start < len(elements):
+        run = next(turns)
+        words += cut(elements[start : start + run], (run, P))
+        start += run
+    return words
+
+
+TURNS = [
+    ("gather", ((2, 2), 2), (4, 4)),
+    ("gather", ((4, 8), 4), (12, 12)),
+    ("gather", ((1, 1, 1), 1), (3, 3)),
+    ("gather", ((3, 1), 4), ((3, 1), 4)),
+    ("scatter", (4, 4), ((2, 2), 2)),
+    ("scatter", (8, 8), ((3, 5), 1)),
+    ("scatter", (12, 12), ((4, 8), 4)),
+    ("scatter", (4, 4), ((3, 1), 4)),
+    ("shift", (8, 4), ((3, 5), 4)),
+    ("shift", ((3, 5), 4), (8, 4)),
+    ("shift", ((5, 2, 4), 3), (11, 4)),
+    ("gather", ((3, 1), 2), ((2, 2), 3)),
+    ("shift", (7, 3), ((1, 6), 5)),
+]
+TURN_IDS = [f"{s[0]}x{s[1]}-{t[0]}x{t[1]}" for _, s, t in TURNS]
+
+
+@pytest.mark.parametrize(("kind", "source", "target"), TURNS, ids=TURN_IDS)
+def test_runs_in_turn(kind, source, target):
+    for number, stalls in enumerate([(0.0, 0.0), (0.4, 0.3), (0.0, 0.6)]):
+        part = Relane(5, source, target)
+        assert part.kind == kind
+        elements = np.random.default_rng(number).integers(-16, 16, 5 * part.period)
+        sent, wanted = cut_in_turn(elements, source), cut_in_turn(elements, target)
+        assert (len(sent), len(wanted)) == tuple(5 * words for words in part.words)
+        trace = Trace(part, ["i", "o"], 6 * part.cycles + 30)
+        got, _ = run_streams(
+            part, {"i": sent}, {"o": len(wanted)}, stalls=stalls, seed=number,
+            bench=None if any(stalls) else trace.bench,
+        )  # fmt: skip
+        assert [[word[k] for k in range(target[1])] for word in got["o"]] == wanted
+        if not any(stalls):
+            assert trace.valid["o"][0] - trace.moved["i"][0] == part.latency
+            ends = trace.moved["o"][part.words[1] - 1 :: part.words[1]]
+            assert [b - a for a, b in itertools.pairwise(ends[1:])] == [part.cycles] * 3
+
+
 @pytest.mark.parametrize(("source", "target"), [((4, 2), (4, 4)), ((4, 4), (4, 2)), ((6, 3), (6, 4))])
 def test_valid_ignores_ready(source, target):
     check_valid_ignores_ready(Relane(4, source, target), ["i"], ["o"])
 
 
-@pytest.mark.parametrize("sides", [((0, 1), (4, 2)), ((4, 2), (0, 1)), ((4, 0), (4, 2)), ((4, 2), (4, 0))])
+@pytest.mark.parametrize(
+    "sides",
+    [
+        ((0, 1), (4, 2)),
+        ((4, 2), (0, 1)),
+        ((4, 0), (4, 2)),
+        ((4, 2), (4, 0)),
+        ((4, 2), ((3, 0), 2)),
+        (((), 1), (4, 2)),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
 def test_bad_sizes_are_refused(sides):
     with pytest.raises(ValueError, match="at least 1"):
