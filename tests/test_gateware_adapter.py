@@ -29,7 +29,7 @@ def test_parallel(width, stall):
 @pytest.mark.parametrize("core", ["one_in_33", "random", "always"])
 def test_aurora(width, stall, core):
     part = AuroraAdapter(width)
-    frames = random_frames(np.random.default_rng(1), width, 100, shortest=1)
+    frames = random_frames(np.random.default_rng(1), width, 60, shortest=1)
     rng = np.random.default_rng(2)
     ready = {"one_in_33": one_in_33(4), "random": lambda cycle: rng.random() < 0.5, "always": None}[core]
     loop = Loop(part, frames, stall=stall)
@@ -63,7 +63,7 @@ def test_aurora_takes_a_word_every_cycle_the_core_does():
 @pytest.mark.parametrize("stalls", [(0.0, 0.0), (0.5, 0.0), (0.2, 0.4)])
 def test_narrow(width, narrow, stalls):
     part = Narrow(width, narrow)
-    frames = random_frames(np.random.default_rng(1), width, 50, shortest=1)
+    frames = random_frames(np.random.default_rng(1), width, 30, shortest=1)
     rng = np.random.default_rng(2)
     ready = (lambda cycle: rng.random() >= stalls[1]) if stalls[1] else None
     loop = Loop(part, frames, stall=stalls[0])

@@ -51,7 +51,7 @@ def bond_run(
 )
 def test_bond_aligns(latencies, phases, stall):
     part = Bond(len(latencies))
-    frames = random_frames(np.random.default_rng(1), part.lanes * 64, 70)
+    frames = random_frames(np.random.default_rng(1), part.lanes * 64, 50)
     starts = [40 * k for k in range(part.lanes)]
     got, counts = bond_run(part, frames, latencies, stall=stall, phases=phases, starts=starts)
     assert got == frames
@@ -72,7 +72,7 @@ def test_bond_rate():
     assert len(counts) - up <= words * 33 / 32 * (1 + 1 / part.gap) + 60
 
 
-@pytest.mark.parametrize("latencies", [(0, 25), (0, 60)])
+@pytest.mark.parametrize("latencies", [(0, 25), (60, 0)])
 def test_bond_never_comes_up_beyond_its_skew(latencies):
     part = Bond(2)
     busy = random_frames(np.random.default_rng(1), 128, 50)
@@ -87,20 +87,21 @@ def test_bond_never_comes_up_beyond_its_skew(latencies):
                 while not taken:
                     _, _, taken = await ctx.tick().sample(tx.ready)
 
-    loop = Loop(part, [[0]], cycles=3000)
+    loop = Loop(part, [[0]], cycles=1200)
     loop.feed = always
     assert loop.run(*(phy_wire(lane, latency=n) for lane, n in zip(part.lane, latencies, strict=True))) == []
 
 
+FAULTS = ("lose a word", "lose a last word", "repeat a word", "flip last", "lose a frame", "spoil a marker")
+
+
 @pytest.mark.parametrize(
-    "kind",
-    ["lose a word", "lose a last word", "repeat a word", "flip last", "lose a frame", "spoil a marker"],
+    ("kind", "victim"), [*((kind, k % 2) for k, kind in enumerate(FAULTS)), (FAULTS[0], 1), (FAULTS[3], 0)]
 )
-@pytest.mark.parametrize("victim", [0, 1])
 def test_bond_realigns(kind, victim):
     part = Bond(2, gap=128)
     rng = np.random.default_rng(5)
-    frames = random_frames(rng, 128, 260)
+    frames = random_frames(rng, 128, 200)
     events = []
 
     def spoil(k):
@@ -122,9 +123,9 @@ def test_bond_realigns(kind, victim):
                 "spoil a marker": alone,
             }[kind]
             state["before"] = last
-            if cycle < state["due"] or not fits:
+            if cycle < state["due"] or len(events) == 3 or not fits:
                 return [(data, last)]
-            state["due"] = cycle + 600
+            state["due"] = cycle + 400
             events.append(cycle)
             if kind in ("lose a word", "lose a last word"):
                 return []
@@ -142,7 +143,7 @@ def test_bond_realigns(kind, victim):
     got, counts = bond_run(part, frames, (2, 11), spoil=spoil, cycles=sum(map(len, frames)) + 800)
     whole = {tuple(frame) for frame in frames}
     good = [frame for frame in got if tuple(frame) in whole]
-    assert len(events) >= 3
+    assert len(events) == 3
     assert counts[-1][0] == len(events)
     assert counts[-1][1:] == [1, 0, 1]
     assert good == [frame for frame in frames if frame in good]  # in order, each once
