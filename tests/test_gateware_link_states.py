@@ -93,6 +93,7 @@ def test_a_restarted_peer_gets_no_data(reset):
         assert before > 0
         await pair.reset(ctx, reset)
         await pair.state(ctx, other, "restarted")
+        assert [ctx.get(ends[side].greeting.own.session) for side in (reset, other)] == [2, 1]
         for _ in range(10):
             await ctx.tick("a_link").repeat(40)
             assert ctx.get(ends[reset].rx[0].valid) == 0

@@ -28,8 +28,8 @@ TX_WORDS = 64
 class LinkEnd(wiring.Component):
     """Carries the words of ``tx`` to the peer's ``rx`` and back: none lost, doubled, altered or out of order.
 
-    The user's side is in domain ``sync``, ``phy`` and everything else in domain ``link``. One word a cycle of
-    ``link``, less L + 2 for L words a frame. A channel whose user takes nothing never holds up another one.
+    The user's side is in domain ``sync``, ``phy`` and everything else in domain ``link``. A word a cycle of
+    ``link``; a frame of L words takes L + 2 cycles. A channel whose user takes nothing never holds up another one.
 
     The board resets both domains together (each reset released in its own clock, at least four cycles of the
     slower clock long), and holds ``identity`` and ``expected`` constant after it. Boards are reset without
