@@ -113,17 +113,18 @@ class Bench:
         """A property: the condition holds in every cycle. Conditions of one name are one property."""
         self.properties.setdefault(name, []).append(condition)
 
-    def drive(self, port, name):
+    def drive(self, port, name, moves=1):
         """Lets an In stream be fed with arbitrary words, by the rules of streams. Returns what is fed: a word is
-        taken where ``fire``."""
+        taken where ``fire``, and only in cycles with ``moves``."""
         payload, valid = Value.cast(port.payload), port.valid
         word, offer = self.any(len(payload), f"{name}_payload"), self.any(1, f"{name}_valid")
         stalled = Signal(name=f"{name}_stalled")
         before = Signal(len(payload), name=f"{name}_before", reset_less=True)
         self.m.d.comb += [payload.eq(word), valid.eq(offer)]
-        self.m.d.sync += [stalled.eq(valid & ~port.ready), before.eq(word)]
+        self.m.d.sync += [stalled.eq(valid & ~(port.ready & moves)), before.eq(word)]
         self.assume(~stalled | (valid & (word == before)))
-        return End(word, valid, port.ready, valid & port.ready)
+        ready = port.ready & moves
+        return End(word, valid, ready, valid & ready)
 
     def drain(self, port, name):
         """Lets an Out stream be taken from at arbitrary times, and checks property "stable": a word stays until it is

@@ -6,7 +6,7 @@ from formal_streams import follow
 
 from hwgen.gateware.stream import Fifo
 
-__all__ = ["direction"]
+__all__ = ["crossing", "direction"]
 
 WIDTH = 30
 BITS = 1
@@ -55,7 +55,7 @@ class Cable:
             bench.assume(~(lose | damage | again))
 
 
-def direction(parts, depths, channel, *, faults=True, limit=None, reset=False):
+def direction(parts, depths, channel, *, faults=True, limit=None):
     """Assembler, replay ring and sender; a cable; receiver, order, grants and a buffer for every channel. What the
     receiver tells the sender goes by a message that is written at an arbitrary time and read, or lost, later.
 
@@ -63,7 +63,7 @@ def direction(parts, depths, channel, *, faults=True, limit=None, reset=False):
     ``channel``), "room" (no buffer overflows); with ``limit`` also "progress": when the cable has behaved, the messages
     have come and the users have taken for that many cycles, a word that waits comes out.
     """
-    bench = Bench(reset=reset)
+    bench = Bench(reset=False)
     m = bench.m
     m.submodules.assembler = assembler = parts.assembler.Assembler(WIDTH, depths, FRAME)
     m.submodules.ring = ring = parts.ring.ReplayRing(WIDTH, 16, FRAME, 8)
@@ -145,3 +145,19 @@ def _answers(bench, order, grants, ring, assembler):
     with m.Elif(hear | drop):
         m.d.sync += full.eq(0)
     return tell & hear & ~drop
+
+
+def crossing(part, depth):
+    """A FIFO between two clocks of arbitrary rates: each domain moves in the cycles that the solver likes."""
+    bench = Bench(reset=False, domains=("write", "read"))
+    writes, reads = bench.any(1, "write_edge"), bench.any(1, "read_edge")
+    dut = part(BITS, depth, writer="write", reader="read")
+    bench.m.submodules.part = EnableInserter({"write": writes, "read": reads})(dut)
+    # A word moves where the domain does.
+    i, o = bench.drive(dut.i, "i", moves=writes), bench.drain(dut.o, "o")
+    bench.assume(reads | ~o.ready)
+    inside = follow(bench, i, o, dut.slots)
+    edges = bench.since((inside != 0) & writes & reads & o.ready & ~o.fire, "waited", 6)
+    bench.check("progress", edges != 6)
+    bench.check("level", dut.level <= dut.slots)
+    return bench

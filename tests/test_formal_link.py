@@ -1,9 +1,11 @@
 """One direction of the link by bounded model checking: proofs, and mistakes that they find."""
 
 import pytest
-from formal_bench import Verdict, prove
-from link_proofs import direction
+from formal_bench import Verdict, combinational_paths, mutant, prove
+from link_proofs import crossing, direction
 from narrow_link import narrow_link
+
+from hwgen.gateware.link.crossing import Crossing
 
 SAFE = ("room", "stable", "count", "data")
 # Two channels, frames lost, damaged and repeated at will: the deepest that a quick run affords.
@@ -65,3 +67,32 @@ def test_mistake_is_found(name):
     limit = 20 if found == "progress" else None
     bench = direction(narrow_link(module, old, new), (1, 2), 1, faults=limit is None, limit=limit)
     assert prove(bench, depth, only=found) == Verdict((found,), (found,))
+
+
+@pytest.mark.parametrize("cycles", [12, pytest.param(20, marks=pytest.mark.soak)])
+def test_crossing(cycles):
+    verdict = prove(crossing(Crossing, 4), cycles)
+    assert verdict == Verdict(("stable", "count", "data", "progress", "level"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        (
+            "self.o.valid.eq(fifo.r_rdy & awake)",
+            "self.o.valid.eq(fifo.r_rdy & awake & ~self.i.valid)",
+            "stable",
+        ),
+        ("fifo.w_en.eq(self.i.valid & reading)", "fifo.w_en.eq(self.i.valid)", "count"),
+        ("fifo.w_data.eq(self.i.payload)", "fifo.w_data.eq(self.i.payload ^ self.o.valid)", "data"),
+        ("self.o.valid.eq(fifo.r_rdy & awake)", "self.o.valid.eq(fifo.r_rdy & ~awake)", "progress"),
+        ("self.level.eq(fifo.w_level)", "self.level.eq(fifo.w_level + 4)", "level"),
+    ],
+)
+def test_mistake_in_crossing_is_found(old, new, found):
+    assert prove(crossing(mutant(Crossing, old, new), 4), 14, only=found) == Verdict((found,), (found,))
+
+
+def test_valid_of_a_crossing_does_not_wait_for_ready():
+    part = Crossing(1, 4, writer="sync", reader="sync")
+    assert combinational_paths(part, ["o__ready"], ["o__valid", "i__ready"]) == []
