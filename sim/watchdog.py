@@ -8,25 +8,31 @@ from .program import Outcome
 
 __all__ = ["explain", "stuck_channels"]
 
-BACK = ("dy", "errors", "back", "dx")
+BACK = ("dy", "errors", "masked_out", "back", "back_in", "back_out", "dx")
 """Channels of a stage on the way back, in their order."""
 
 
 def _along_the_way(names: Sequence[str]) -> list[int]:
-    """Bits in the order of the data's way: forward from stage to stage, then back from the last to the first.
+    """Bits in the order of the data's way: forward from stage to stage, then back from the last to the first; over
+    the boards of a chain likewise ("board1:conv1.x"; "up" and "down" are its links).
 
     A stage's ``store`` comes first: it holds an op ready whenever the errors are late, which blocks nothing.
     """
     places = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+    ends = {place for place in places if place.rpartition(":")[2] in ("up", "down")}
 
     def key(bit: int) -> tuple[int, int, int]:
         place, _, channel = names[bit].rpartition(".")
         stage = places.index(place)
         if not place:
-            return (0, 0, bit) if channel in ("image", "label") else (1, len(places), bit)
+            return (0, 0, bit) if channel.rpartition(":")[2] in ("image", "label") else (3, 0, bit)
+        if channel == "result":  # of a link, on its way to the host
+            return (3, -stage, 0)
+        if channel == "dz":
+            return (2, -len(places), 0)
         if channel in BACK:
             return (2, -stage, BACK.index(channel))
-        return (2, -len(places), 0) if channel == "dz" else (1, stage, -1 if channel == "store" else bit)
+        return (1, stage, -1 if channel == "store" and place not in ends else bit)
 
     return sorted(range(len(names)), key=key)
 
