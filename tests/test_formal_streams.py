@@ -56,7 +56,7 @@ def test_proof(name):
 @pytest.mark.parametrize("name", CASES)
 def test_deep_proof(name):
     bench, (part, *arguments), properties, _, depth = CASES[name]
-    assert prove(bench(part, *arguments), depth) == Verdict(properties)
+    assert prove(bench(part, *arguments), depth, engine="abc bmc3") == Verdict(properties)
 
 
 # A mistake: case, text of the component, text instead of it, the property that finds it.
