@@ -87,8 +87,10 @@ def write_surroundings(directory: Path, around: Surroundings, ports: Ports) -> N
     sources = around.sources or {}
     lines = [f"clock {clock.name} {clock.index} {clock.period} {clock.phase}" for clock in around.clocks]
     lines += [f"reset {reset.name} {reset.index} {reset.release} {reset.clock}" for reset in around.resets]
-    for pin in (*around.clocks, *around.resets):
-        _check(ports, pin.name, pin.index, 1)
+    pins = [(clock.name, clock.index) for clock in around.clocks]
+    pins += [(reset.name, reset.index) for reset in around.resets]
+    for name, index in pins:
+        _check(ports, name, index, 1)
     further = [name for name in ports.sources if name not in ("image", "label")]
     for name in sorted({*further} ^ {*sources}):
         what = "has no samples" if name in further else "is no stream into it"
