@@ -23,7 +23,7 @@ class Visitor:
             self.ctx = ctx
             ctx.set(self.part.expected, PEER)
             ctx.set(self.part.awake, 1)
-            await ctx.tick().repeat(2)
+            await ctx.tick().repeat(3)
             await bench()
 
         simulator.add_testbench(start)

@@ -62,9 +62,10 @@ class Greeting(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         session = Signal(8, reset_less=True)
-        woken = Signal()
-        with m.If(~woken):
-            m.d.sync += [woken.eq(1), session.eq(session + 1)]
+        running, counted = Signal(), Signal(reset_less=True)
+        m.d.sync += [running.eq(1), counted.eq(running)]
+        with m.If(running & ~counted):  # once a reset, however long
+            m.d.sync += session.eq(session + 1)
 
         heard, seen, match, to_us = Signal(), Signal(), Signal(), Signal()
         peer_session = Signal(8, reset_less=True)
@@ -93,7 +94,7 @@ class Greeting(wiring.Component):
                 m.d.sync += self.restarted.eq(1)
         with m.Elif(self.done & self.good & to_us):
             m.d.sync += seen.eq(1)
-        self._timers(m, woken, greeting & ~heard)
+        self._timers(m, running & counted, greeting & ~heard)
         return m
 
     def _timers(self, m, woken, answer):
