@@ -153,6 +153,46 @@ def test_bond_realigns(kind, victim):
     assert good[-3:] == frames[-3:]
 
 
+def test_bond_keeps_a_word_on_offer():
+    """Markers step in between frames only, however the lanes stall."""
+    part = Bond(2, gap=96)
+    frames = random_frames(np.random.default_rng(1), 128, 100, longest=4)
+    loop = Loop(part, frames)
+    rngs = [np.random.default_rng(k) for k in range(2)]
+    lanes = [
+        phy_wire(lane, latency=3, ready=lambda cycle, rng=rng: rng.random() < 0.4)
+        for lane, rng in zip(part.lane, rngs, strict=True)
+    ]
+    assert loop.run(*lanes) == frames
+
+
+def test_bond_tells_markers_apart():
+    """One marker lost while nothing else is sent: the next ones do not belong together."""
+    part = Bond(2, gap=128)
+    frames = random_frames(np.random.default_rng(1), 128, 10)
+    loop = Loop(part, frames, cycles=1500)
+    feed, lost, realigned = loop.feed, [], []
+
+    async def late(ctx):
+        await ctx.tick().repeat(1000)
+        await feed(ctx)
+
+    def spoil(cycle, data, last):
+        if cycle > 300 and not lost:
+            lost.append(cycle)
+            return []
+        return [(data, last)]
+
+    async def look(ctx):
+        while True:
+            _, _, value = await ctx.tick().sample(part.realigned)
+            realigned.append(value)
+
+    loop.feed = late
+    assert loop.run(phy_wire(part.lane[0]), phy_wire(part.lane[1], spoil=spoil), look) == frames
+    assert realigned[-1] == 1
+
+
 def test_bond_survives_lanes_that_go_down():
     part = Bond(2, gap=128)
     frames = random_frames(np.random.default_rng(5), 128, 300)
