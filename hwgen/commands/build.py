@@ -49,6 +49,9 @@ def _text(result: Mapping[str, Any], out: Path) -> str:
         rows.append(
             (stage["name"], f"{pk}×{pn}", str(stage["multipliers"]), str(sum(stage["macs"].values())))
         )
+    if len(result["boards"]) > 1:  # conv2@1 is a part of conv2 that stands on board 1; any other stands whole
+        places = [("board", *(str(stage["board"]) for stage in result["stages"]))]
+        rows = [(*row, place) for row, place in zip(rows, places[0], strict=True)]
     return "\n".join(
         (
             report.table(rows),

@@ -86,12 +86,22 @@ def parts_of(cut: Cut) -> list[Part]:
 
 @dataclass(frozen=True)
 class _Place:
-    """A stage's pins, checked: its axis, the inner places where it may (or must) be cut, the first board or None."""
+    """A stage's pins, checked: its axis, the inner places where it may (or must) be cut, the first board or None.
+
+    ``step``: a part of a multiple of so many channels leaves no multiplier idle that the whole stage uses.
+    """
 
     axis: str | None
     inner: tuple[int, ...]
     must: bool
     board: int | None
+    step: int = 1
+
+    def open(self, inside: str) -> tuple[int, ...]:
+        """Inner places to consider: "none", "aligned" or "any"; forced ones always."""
+        if self.must or inside == "any":
+            return self.inner
+        return tuple(c for c in self.inner if inside == "aligned" and c % self.step == 0)
 
 
 def balanced_cuts(
@@ -99,22 +109,25 @@ def balanced_cuts(
 ) -> tuple[Cut, ...]:
     """Pins kept, the rest so that the fullest board is as empty as it can be, in multipliers of its capacity.
 
-    Exact (dynamic program over POSITIONS places a layer). Raises ModelError naming every illegal pin, and if the
+    Cuts between stages if they balance, else inside layers where their folds divide, else anywhere in them. Each is
+    exact (dynamic program over POSITIONS places a layer). Raises ModelError naming every illegal pin, and if the
     boards are more than the network has parts for.
     """
     problems: list[str] = []
-    places = [_place(stage, len(capacities), problems) for stage in network.stages]
+    folds = [Fold(s, f) for s, f in zip(network.stages, foldings, strict=True)]
+    places = [_place(fold, len(capacities), problems) for fold in folds]
     if problems:
         raise ModelError(problems)
-    weights = [Fold(s, f).multipliers for s, f in zip(network.stages, foldings, strict=True)]
+    weights = [fold.multipliers for fold in folds]
     share = sum(weights) / sum(capacities)
-    edges = _search(network.stages, places, weights, capacities, inside=False)
-    if edges is not None and edges[0] <= BALANCED * share:
-        return edges[1]
-    inside = _search(network.stages, places, weights, capacities, inside=True)
-    if inside is None:
+    found = None
+    for inside in ("none", "aligned", "any"):
+        found = _search(network.stages, places, weights, capacities, inside) or found
+        if found is not None and (inside == "aligned" or found[0] <= BALANCED * share):
+            return found[1]
+    if found is None:
         raise ModelError(_impossible(network, places, len(capacities)))
-    return inside[1]
+    return found[1]
 
 
 def _impossible(network: Network, places: Sequence[_Place], boards: int) -> str:
@@ -132,7 +145,8 @@ def _impossible(network: Network, places: Sequence[_Place], boards: int) -> str:
     return f"cluster: {boards} boards, but the network has parts for {most} at most; take fewer boards"
 
 
-def _place(stage: Stage, boards: int, problems: list[str]) -> _Place:
+def _place(fold: Fold, boards: int, problems: list[str]) -> _Place:
+    stage = fold.stage
     pin, found = stage.place, len(problems)
     axes = legal_axes(stage)
     axis = natural_axis(stage)
@@ -157,8 +171,10 @@ def _place(stage: Stage, boards: int, problems: list[str]) -> _Place:
         return _Place(axis, (), False, first)
     channels = axis_channels(stage, axis)
     if wanted == 1:
-        step = max(1, channels // POSITIONS)
-        return _Place(axis, tuple(range(step, channels, step)), False, None)
+        folds = {"output_channels": fold.fn, "input_channels": fold.cgs, "groups": 1}[axis]
+        every, aligned = max(1, channels // POSITIONS), folds * max(1, channels // folds // POSITIONS)
+        inner = {*range(every, channels, every), *range(aligned, channels, aligned)}
+        return _Place(axis, tuple(sorted(inner)), False, None, aligned)
     shares = pin.shares or tuple(channels * (p + 1) // wanted - channels * p // wanted for p in range(wanted))
     if sum(shares) != channels or min(shares) < 1:
         what = "groups" if axis == "groups" else f"{axis.replace('_', ' ')}"
@@ -178,13 +194,12 @@ def _search(
     places: Sequence[_Place],
     weights: Sequence[int],
     capacities: Sequence[int],
-    inside: bool,
+    inside: str,
 ) -> tuple[float, tuple[Cut, ...]] | None:
     """The least greatest load over the capacities, and its cuts; None if no way keeps the pins."""
     points: list[Point] = []
     for i, place in enumerate(places):
-        inner = place.inner if inside or place.must else ()
-        points += [(i, 0), *((i, c) for c in inner)]
+        points += [(i, 0), *((i, c) for c in place.open(inside))]
     points.append((len(stages), 0))
     at = [_weight(stages, places, weights, point) for point in points]
     least = {0: (0.0, 0, (points[0],))}

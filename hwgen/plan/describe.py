@@ -28,14 +28,47 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+def _boards(plan: Plan) -> list[str]:
+    """Which board holds what, and what every link carries."""
+    rows: list[tuple[str, ...]] = [("board", "", "multipliers", "stages")]
+    for number, name in enumerate(plan.boards):
+        own = plan.on(number)
+        stages = ", ".join(f"{planned.stage.name}{_share(planned, plan)}" for planned in own)
+        rows.append((str(number), name, str(sum(planned.fold.multipliers for planned in own)), stages))
+    lines = ["", "boards, the host at board 0", *_table(rows)]
+    rows = [("link", "way", "channel", "elements a sample", "bits", "link words a sample", "credits")]
+    for link in plan.links:
+        for way, channels in (("down", link.down), ("up", link.up)):
+            for channel in channels:
+                if channel.stage >= 0:
+                    name = f"{channel.kind} of {plan.network.stages[channel.stage].name}"
+                    elements, words = channel.pixels * channel.run, channel.words(link.width)
+                    numbers = (elements, channel.bits, words, channel.depth)
+                    rows.append((str(link.index), way, name, *map(str, numbers)))
+    return [
+        *lines,
+        "",
+        f"links (words of {plan.links[0].width} bits, down is away from the host)",
+        *_table(rows),
+    ]
+
+
+def _share(planned: StagePlan, plan: Plan) -> str:
+    part = planned.part
+    return "" if part.cut == "whole" else f" ({part.cut.replace('_', ' ')} {part.low}..{part.high - 1})"
+
+
 def describe(plan: Plan) -> str:
     """The plan for people; the same plan gives the same text."""
     network, prediction = plan.network, plan.prediction
+    over = f" on {len(plan.boards)} boards" if plan.links else ""
     lines = [
-        f"{network.name}: {len(plan.stages)} stages, {plan.multipliers} multipliers, policy {network.policy}",
+        f"{network.name}: {len(network.stages)} stages{over}, {plan.multipliers} multipliers, "
+        f"policy {network.policy}",
         "",
     ]
     lines += _table([HEADER, *(_row(planned, plan) for planned in plan.stages)])
+    lines += _boards(plan) if plan.links else []
     depths: list[tuple[str, ...]] = [
         ("stage", "window", "store", "col2im", "pool", "pool adjoint", "mask", "argmax")
     ]
