@@ -63,7 +63,7 @@ def test_equal_device_and_its_figures(good):
     assert set(result) == {
         "compared", "mismatched", "batches", "samples", "cycles", "cycles_per_sample",
         "predicted_cycles_per_sample", "cycles_per_batch", "predicted_cycles_per_batch", "occupancy",
-        "multipliers", "macs_per_second", "stages", "seconds", "simulator", "accuracy", "seed", "build",
+        "multipliers", "macs_per_second", "stages", "seconds", "simulator", "accuracy", "seed", "build", "links",
     }  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def test_a_surplus_result_that_leaves_the_device_waiting(good):
     )
     outcome = Outcome("watchdog", 900, 1.0, 5, 9, 0, 10, False, 0, 0, status=0)
     with pytest.raises(MismatchError, match=r"^result: 10 results of 9 images$"):
-        module._check_outcome(outcome, session, QUICK)
+        module._check_outcome(outcome, session, QUICK, {})
 
 
 def test_padding_of_a_memory():
