@@ -131,7 +131,9 @@ def _answers(bench, order, grants, ring, assembler):
         Signal.like(order.acknowledge),
         Signal.like(grants.credit),
     )
-    writes = tell & ~full
+    # A sender tells at most once in three cycles: that is its shortest data frame.
+    recent = Signal(2, name="told_recently")
+    writes = tell & ~full & (recent == 0)
     m.d.comb += [
         order.told.eq(writes),
         grants.told.eq(writes),
@@ -140,6 +142,7 @@ def _answers(bench, order, grants, ring, assembler):
         assembler.credit.eq(credit),
         assembler.credit_valid.eq(full & hear & ~drop),
     ]
+    m.d.sync += recent.eq(Cat(writes, recent[0]))
     with m.If(writes):
         m.d.sync += [full.eq(1), acknowledge.eq(order.acknowledge), credit.eq(grants.credit)]
     with m.Elif(hear | drop):
