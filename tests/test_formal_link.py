@@ -31,13 +31,6 @@ def test_a_quiet_cable_carries_on():
 
 
 @pytest.mark.soak
-def test_a_cable_that_stalled_carries_on():
-    """The same after stalls of up to 10 cycles."""
-    bench = direction(narrow_link(), (1,), 0, faults=False, limit=20)
-    assert prove(bench, 30, only="progress", engine=DEEP) == Verdict(("progress",))
-
-
-@pytest.mark.soak
 def test_a_cable_that_behaves_again_carries_on():
     """Frames are lost, damaged and repeated in the first cycles; a word comes out within 28 cycles after."""
     bench = direction(narrow_link(), (1,), 0, limit=28)
