@@ -26,6 +26,8 @@ def _along_the_way(names: Sequence[str]) -> list[int]:
         stage = places.index(place)
         if not place:
             return (0, 0, bit) if channel.rpartition(":")[2] in ("image", "label") else (3, 0, bit)
+        if channel == "label":  # waits for its sample all the way
+            return (0, stage, bit)
         if channel == "result":  # of a link, on its way to the host
             return (3, -stage, 0)
         if channel == "dz":

@@ -1,0 +1,137 @@
+"""Chains of boards with their real links: the same bits as one board, whatever cuts, cables, clocks and resets."""
+
+import dataclasses
+import re
+
+import pytest
+from chain_cases import chain_device, chain_plan, random_chain
+from device_cases import with_depths
+from hwgen.sim.cables import CableOptions
+from hwgen.sim.run import SimOptions, simulate
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from ref_networks import random_network
+
+from hwgen.backend import verilog
+from hwgen.errors import BuildError, WatchdogError
+from hwgen.plan.buffers import least_depths
+from hwgen.plan.cuts import Cut
+
+ROUGH = CableOptions(
+    latency=(0, 60), jitter=5, ber=1e-5, loss=0.02, repeat=0.02, reset_skew=500, stutter=True
+)
+OWN = dataclasses.replace(ROUGH, clocks=True)
+DRAWN = settings(
+    deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck), print_blob=False
+)
+
+
+def run(device, cables=CableOptions(), **options):  # noqa: B008  (frozen)
+    wanted = {"batches": 3, "simulator": "icarus", "watchdog": 20_000} | options
+    return simulate(device, SimOptions(cables=cables, **wanted))
+
+
+def faults(result):
+    """Sums of all link ends."""
+    names = result["links"][0]["counters"]
+    return {name: sum(end["counters"][name] for end in result["links"]) for name in names}
+
+
+def check_random(seed, simulator="icarus"):
+    plan = random_chain(seed)
+    assume(plan is not None)
+    cables = OWN if seed % 2 else ROUGH
+    result = run(
+        chain_device(plan, verilog.emit, seed), cables, seed=seed, stall=0.1 * (seed % 3), simulator=simulator
+    )
+    assert result["mismatched"] == 0
+    assert result["compared"] > 0
+    assert [end["state"] for end in result["links"]] == ["up"] * (2 * len(plan.links))
+    found = faults(result)
+    assert found["frames_received"] > 0
+    assert found["frames_lost"] + found["crc_errors"] + found["frames_repeated"] > 0
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_random_cuts_over_rough_cables(part):
+    @DRAWN
+    @settings(max_examples=2)
+    @given(seed=st.integers(part * 1000, part * 1000 + 999))
+    def check(seed):
+        check_random(seed)
+
+    check()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(16))
+def test_many_random_cuts_over_rough_cables(part):
+    @DRAWN
+    @settings(max_examples=2)
+    @given(seed=st.integers(part * 10_000 + 5000, part * 10_000 + 9999))
+    def check(seed):
+        check_random(seed, "verilator" if part % 4 == 0 else "icarus")
+
+    check()
+
+
+def small_chain(boards=2, seed=5, choose=None):
+    """A small network of three stages or two, cut over boards."""
+    network = random_network(seed)
+    count = len(network.stages)
+    cuts = choose or (lambda *_: tuple(Cut(min(i, boards - 1)) for i in range(count)))
+    return chain_plan(network, boards, cuts)
+
+
+def test_a_dead_cable_is_named_in_time():
+    plan = small_chain()
+    device = chain_device(plan, verilog.emit)
+    with pytest.raises(WatchdogError) as caught:
+        run(device, CableOptions(loss=0.999999), watchdog=3000)
+    assert re.fullmatch(
+        r"watchdog: nothing moved for 3000 cycles .* while waiting for register \d+.*; "
+        r"link 0 at board 0 is waiting; link 0 at board 1 is waiting",
+        str(caught.value),
+    )
+
+
+def test_a_board_of_another_build_is_refused(monkeypatch):
+    plan = small_chain()
+    device = chain_device(plan, verilog.emit)
+    number = verilog.build_number(plan)
+    monkeypatch.setattr(verilog, "build_number", lambda _: number ^ 1)
+    name = f"verilog/{verilog.board_top(1)}.v"
+    other = dataclasses.replace(device, files={**device.files, name: verilog.emit(plan)[name]})
+    with pytest.raises(BuildError) as caught:
+        run(other, watchdog=3000)
+    assert re.fullmatch(
+        r"link 0: board 0 refuses what is at the other end of its cable: not board 1 of this build; "
+        r"check the cables, and build all boards together",
+        str(caught.value),
+    )
+
+
+def test_swapped_boards_are_refused_before_any_computing():
+    network = random_network(6)  # one layer of five channels
+    plan = chain_plan(network, 4, lambda *_: (Cut(0, "output_channels", (0, 1, 2, 3, 5)),))
+    device = chain_device(plan, verilog.emit)
+    one, two = (verilog.board_top(k) for k in (1, 2))
+    swapped = {
+        name: re.sub(rf"\b({one}|{two})\b", lambda m: two if m[0] == one else one, text)
+        for name, text in device.files.items()
+    }
+    with pytest.raises(BuildError, match=r"link 0: board 0 refuses .* not board 1 of this build"):
+        run(dataclasses.replace(device, files=swapped), watchdog=3000)
+
+
+def test_a_store_one_row_short_hangs_and_the_board_is_named():
+    network = random_network(3)
+    plan = chain_plan(network, 2, lambda *_: (Cut(0), Cut(0), Cut(1)))
+    plan = with_depths(plan, least_depths)
+    assert run(chain_device(plan, verilog.emit))["mismatched"] == 0
+    conv, *others = plan.stages
+    assert conv.depths.store_rows > 1
+    short = dataclasses.replace(conv.depths, store_rows=conv.depths.store_rows - 1)
+    plan = dataclasses.replace(plan, stages=(dataclasses.replace(conv, depths=short), *others))
+    with pytest.raises(WatchdogError, match=r"stuck channel: board0:s0\.x \(valid, not ready"):
+        run(chain_device(plan, verilog.emit), watchdog=3000)
