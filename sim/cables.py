@@ -11,14 +11,17 @@ from ..errors import BuildError
 from ..plan.links import LINK_STATES, SIDE_DOWN, SIDE_UP
 from ..plan.plan import Plan
 from ..plan.registers import LINK_REGISTERS, channel_names
+from .alone_top import ALONE, alone_files
+from .boundary import Recording
 from .chain_top import CHAIN, Cable, chain_files
 from .layout import Words
 from .ports import STREAMS, Ports, read_ports
-from .surroundings import Clock, Reset, Surroundings
+from .surroundings import Clock, Reset, Setting, Surroundings
 
 __all__ = [
     "IDEAL",
     "CableOptions",
+    "alone_simulation",
     "chain_simulation",
     "dead_links",
     "device_channels",
@@ -59,22 +62,43 @@ def chain_simulation(
 ) -> tuple[dict[str, str], Ports, Surroundings]:
     """All Verilog, the ports of the chain's top, and its surroundings drawn from ``seed``."""
     rng = random.Random(seed)
-    boards = [read_ports(files, board_top(k), STREAMS if k == 0 else ()) for k in range(len(plan.boards))]
-    cables = [_cable(plan, direction, options, rng) for direction in range(2 * len(plan.links))]
-    words = max(cable.latency + cable.jitter for cable in cables) + 64
-    whole = {**files, **chain_files(boards, not options.clocks, words.bit_length())}
-    settings = [one for direction, cable in enumerate(cables) for one in cable.settings(direction)]
-    clocks = _clocks(plan, options, rng)
-    skew = options.reset_skew * BOARD_PERIOD
-    resets = [
-        Reset("board_rst", k, RESET_CYCLES * LINK_PERIOD + rng.randint(0, skew), k if options.clocks else 0)
-        for k in range(len(boards))
-    ]
+    boards = [read_ports(files, board_top(k), STREAMS if k == 0 else ()) for k in plan.present]
+    settings, depth_bits = _settings(plan, options, rng)
+    whole = {**files, **chain_files(boards, not options.clocks, depth_bits)}
+    clocks = _clocks(plan, len(boards), options, rng)
+    resets = [_reset(k, k if options.clocks else 0, options, rng) for k in range(len(boards))]
     return whole, read_ports(whole, CHAIN), Surroundings(clocks, resets, settings)
 
 
+def alone_simulation(
+    plan: Plan, files: Mapping[str, str], options: CableOptions, seed: int, recording: Recording
+) -> tuple[dict[str, str], Ports, Surroundings]:
+    """The same of the one board of ``plan`` (see Plan.alone) with its neighbours' ends, fed from ``recording``."""
+    rng = random.Random(seed)
+    settings, depth_bits = _settings(plan, options, rng)
+    whole = alone_files(recording.plan, recording.board, files, not options.clocks, depth_bits)
+    clocks = _clocks(plan, 1, options, rng)
+    resets = [_reset(k, 0, options, rng) for k in range(1 + len(plan.cables))]
+    around = Surroundings(clocks, resets, settings, recording.samples())
+    hosts = tuple(name for name in STREAMS if name != "image" or recording.board == 0)
+    return whole, read_ports(whole, ALONE, hosts), around
+
+
+def _settings(plan: Plan, options: CableOptions, rng: random.Random) -> tuple[list[Setting], int]:
+    """Settings of both directions of every cable, and the bits of a number of words on one."""
+    cables = [_cable(plan, direction, options, rng) for direction in range(2 * len(plan.cables))]
+    words = max(cable.latency + cable.jitter for cable in cables) + 64
+    settings = [one for direction, cable in enumerate(cables) for one in cable.settings(direction)]
+    return settings, words.bit_length()
+
+
+def _reset(index: int, clock: int, options: CableOptions, rng: random.Random) -> Reset:
+    skew = options.reset_skew * BOARD_PERIOD
+    return Reset("board_rst", index, RESET_CYCLES * LINK_PERIOD + rng.randint(0, skew), clock)
+
+
 def _cable(plan: Plan, direction: int, options: CableOptions, rng: random.Random) -> Cable:
-    link = plan.links[direction // 2]
+    link = plan.cables[direction // 2]
     least, most = options.latency or (link.latency, link.latency)
     hit = 1 - (1 - options.ber) ** link.width
     return Cable(
@@ -84,7 +108,8 @@ def _cable(plan: Plan, direction: int, options: CableOptions, rng: random.Random
     )  # fmt: skip
 
 
-def _clocks(plan: Plan, options: CableOptions, rng: random.Random) -> list[Clock]:
+def _clocks(plan: Plan, count: int, options: CableOptions, rng: random.Random) -> list[Clock]:
+    """Clocks of ``count`` boards and of both ends of every cable."""
     if not options.clocks:
         return [Clock("clk", 0, BOARD_PERIOD)]
 
@@ -92,24 +117,26 @@ def _clocks(plan: Plan, options: CableOptions, rng: random.Random) -> list[Clock
         own = round(period * (1 + rng.uniform(-spread, spread)))
         return Clock(name, index, own, rng.randrange(own))
 
-    boards = [draw("board_clk", k, BOARD_PERIOD, SPREAD) for k in range(len(plan.boards))]
-    return boards + [draw("link_clk", k, LINK_PERIOD, SPREAD / 100) for k in range(2 * len(plan.links))]
+    boards = [draw("board_clk", k, BOARD_PERIOD, SPREAD) for k in range(count)]
+    return boards + [draw("link_clk", k, LINK_PERIOD, SPREAD / 100) for k in range(2 * len(plan.cables))]
 
 
 def device_channels(plan: Plan) -> tuple[str, ...]:
     """Names of the bits of ``channel_valid``: those of a device, or of all boards with the board before a colon."""
     if not plan.links:
         return channel_names(plan)
-    return tuple(f"board{k}:{name}" for k in range(len(plan.boards)) for name in channel_names(plan, k))
+    return tuple(f"board{k}:{name}" for k in plan.present for name in channel_names(plan, k))
 
 
 def link_results(
     plan: Plan, reads: Words, registers: Mapping[tuple[int, int], slice]
 ) -> list[dict[str, object]]:
-    """State and counters of every link end, as read from the boards."""
+    """State and counters of the ends of links at all boards, as read from them."""
     found: list[dict[str, object]] = []
-    for link in plan.links:
+    for link in plan.cables:
         for board, side in ((link.index, SIDE_DOWN), (link.index + 1, SIDE_UP)):
+            if board not in plan.present:
+                continue
             values = dict(zip(LINK_REGISTERS, map(int, reads[registers[board, side]]), strict=True))
             state = LINK_STATES[values.pop("state")]
             del values["peer_low"], values["peer_high"]
@@ -119,22 +146,29 @@ def link_results(
 
 def refused_link(plan: Plan, outputs: Mapping[str, int]) -> None:
     """Raises BuildError naming a link whose ends refuse each other, from the ``link_state`` of all ends."""
-    states = outputs.get("link_state", 0)
-    for end in range(2 * len(plan.links)):
-        state = LINK_STATES[states >> 3 * end & 7]
-        board, other = (end // 2, end // 2 + 1) if end % 2 == 0 else (end // 2 + 1, end // 2)
+    for link, board, state in _states(plan, outputs):
+        other = link + 1 if board == link else link
         if state == "refused":
             raise BuildError(
-                f"link {end // 2}: board {board} refuses what is at the other end of its cable: not board {other} "
+                f"link {link}: board {board} refuses what is at the other end of its cable: not board {other} "
                 "of this build; check the cables, and build all boards together"
             )
 
 
 def dead_links(plan: Plan, outputs: Mapping[str, int]) -> list[str]:
     """Ends of links that are not up, in words."""
+    return [
+        f"link {link} at board {board} is {state}"
+        for link, board, state in _states(plan, outputs)
+        if state != "up"
+    ]
+
+
+def _states(plan: Plan, outputs: Mapping[str, int]) -> list[tuple[int, int, str]]:
+    """(link, board, state) of both ends of every cable."""
     states = outputs.get("link_state", 0)
     return [
-        f"link {end // 2} at board {end // 2 + end % 2} is {LINK_STATES[states >> 3 * end & 7]}"
-        for end in range(2 * len(plan.links))
-        if LINK_STATES[states >> 3 * end & 7] != "up"
+        (link.index, link.index + end, LINK_STATES[states >> 3 * (2 * k + end) & 7])
+        for k, link in enumerate(plan.cables)
+        for end in (0, 1)
     ]

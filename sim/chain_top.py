@@ -14,10 +14,14 @@ from ..errors import BuildError
 from .ports import STREAMS, Ports
 from .surroundings import Setting
 
-__all__ = ["CHAIN", "COUNTERS", "KNOBS", "Cable", "chain_files", "chain_top", "knob"]
+__all__ = [
+    "CHAIN", "CHANNEL", "COUNTERS", "KNOBS", "Cable", "chain_files", "chain_top", "channel_pins", "channel_text",
+    "host_pins", "knob", "outside", "render",
+]  # fmt: skip
 
 CHAIN = "hwgen_chain"
 CHANNEL = "hwgen_channel.sv"
+"""File of the model of a cable."""
 
 KNOBS = {
     "latency": 16, "jitter": 16, "rate": 17, "drop33": 1, "error": 64, "flip_last": 1, "loss": 32, "repeat": 32,
@@ -74,16 +78,8 @@ def chain_top(boards: Sequence[Ports], shared_clock: bool = False, depth_bits: i
     count, ends = len(boards), 2 * (len(boards) - 1)
     widths = [_width(boards[k], boards[k + 1]) for k in range(count - 1)]
     pins = _pins(boards, shared_clock, ends)
-    environment = Environment(
-        loader=FileSystemLoader(Path(templates.__file__).parent), undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
-    every = [
-        {"name": name, "inside": _INNER.get(name, name), "width": w}
-        for name, w in {**KNOBS, **COUNTERS}.items()
-    ]
-    return environment.get_template("chain.sv.j2").render(
-        version=__version__, pins=pins, depth_bits=depth_bits, channel=every,
+    return render(
+        "chain.sv.j2", pins=pins, depth_bits=depth_bits, channel=channel_pins(),
         boards=[_board(ports, number, count, shared_clock) for number, ports in enumerate(boards)],
         links=[
             {
@@ -96,10 +92,31 @@ def chain_top(boards: Sequence[Ports], shared_clock: bool = False, depth_bits: i
     )  # fmt: skip
 
 
+def render(template: str, **values: object) -> str:
+    """Text of a template of hwgen.templates."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(templates.__file__).parent), undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    return environment.get_template(template).render(version=__version__, **values)
+
+
+def channel_pins() -> list[dict[str, object]]:
+    """Pins of hwgen_channel that a top has together for all directions."""
+    return [
+        {"name": name, "inside": _INNER.get(name, name), "width": w}
+        for name, w in {**KNOBS, **COUNTERS}.items()
+    ]
+
+
+def channel_text() -> str:
+    """Verilog of the model of a cable."""
+    return (Path(__file__).parent / "verilog" / CHANNEL).read_text()
+
+
 def chain_files(boards: Sequence[Ports], shared_clock: bool = False, depth_bits: int = 10) -> dict[str, str]:
     """The chain's top and the model of a cable: what a simulation needs beside the boards' own files."""
-    channel = (Path(__file__).parent / "verilog" / CHANNEL).read_text()
-    return {"chain.sv": chain_top(boards, shared_clock, depth_bits), CHANNEL: channel}
+    return {"chain.sv": chain_top(boards, shared_clock, depth_bits), CHANNEL: channel_text()}
 
 
 def _width(near: Ports, far: Ports) -> int:
@@ -118,15 +135,16 @@ def _width(near: Ports, far: Ports) -> int:
     return found[0]
 
 
-def _inside(ports: Ports) -> list[str]:
-    """Ports of a board that become ports of the chain."""
+def host_pins(ports: Ports) -> list[str]:
+    """Ports of a board that become ports of the top: the host's streams and the probes."""
     kinds = "|".join(STREAMS)
     return [
         name for name in ports.widths if re.fullmatch(rf"(probe_\w+|{kinds})__(payload|valid|ready)", name)
     ]
 
 
-def _outside(name: str, board: int) -> str:
+def outside(name: str, board: int) -> str:
+    """The top's name of such a port."""
     return f"probe_b{board}_{name.removeprefix('probe_')}" if name.startswith("probe_") else name
 
 
@@ -139,9 +157,9 @@ def _pins(boards: Sequence[Ports], shared_clock: bool, ends: int) -> list[dict[s
     outputs = {"channel_valid": channels, "channel_ready": channels}
     outputs |= {f"link_{name}": width * ends for name, width in COUNTERS.items()} | {"link_state": 3 * ends}
     for number, ports in enumerate(boards):
-        for name in _inside(ports):
+        for name in host_pins(ports):
             driven = name in ports.inputs
-            (inputs if driven else outputs)[_outside(name, number)] = ports.widths[name]
+            (inputs if driven else outputs)[outside(name, number)] = ports.widths[name]
     ways = [("input", inputs), ("output", outputs)]
     return [{"way": way, "name": name, "width": w} for way, some in ways for name, w in some.items()]
 
@@ -154,6 +172,6 @@ def _board(ports: Ports, number: int, count: int, shared_clock: bool) -> dict[st
         "module": ports.module,
         "clock": "clk" if shared_clock else f"board_clk[{number}]",
         "channels": ports.widths["channel_valid"],
-        "pins": [{"inside": name, "outside": _outside(name, number)} for name in _inside(ports)],
+        "pins": [{"inside": name, "outside": outside(name, number)} for name in host_pins(ports)],
         "ends": ends,
     }

@@ -14,27 +14,30 @@ Words = NDArray[np.uint32]
 
 
 def pack_lanes(values: Ints, width: int, words: int) -> Words:
-    """[beats, lanes] signed integers of ``width`` bits → [beats, words] of 32 bits, lane 0 lowest."""
+    """[beats, lanes] signed integers of ``width`` bits, up to 62 → [beats, words] of 32 bits, lane 0 lowest."""
     beats, lanes = values.shape
-    out = np.zeros((beats, words + 1), dtype=np.uint64)
+    out = np.zeros((beats, words + 2), dtype=np.uint64)
+    low = np.uint64(0xFFFFFFFF)
     masked = (values & ((1 << width) - 1)).astype(np.uint64)
     for lane in range(lanes):
         word, shift = divmod(lane * width, 32)
-        out[:, word] |= (masked[:, lane] << np.uint64(shift)) & np.uint64(0xFFFFFFFF)
-        if shift + width > 32:
-            out[:, word + 1] |= masked[:, lane] >> np.uint64(32 - shift)
+        out[:, word] |= (masked[:, lane] << np.uint64(shift)) & low
+        for further in range(1, -(-(shift + width) // 32)):
+            out[:, word + further] |= (masked[:, lane] >> np.uint64(32 * further - shift)) & low
     return out[:, :words].astype(np.uint32)
 
 
 def unpack_lanes(words: Words, lanes: int, width: int) -> Ints:
-    """Inverse of :func:`pack_lanes`, for ``width`` up to 32."""
-    wide = np.concatenate([words, np.zeros((len(words), 1), np.uint32)], axis=1).astype(np.uint64)
+    """Inverse of :func:`pack_lanes`."""
+    wide = words.astype(np.uint64)
     out = np.empty((len(words), lanes), dtype=np.int64)
     sign = np.int64(1 << (width - 1))
     for lane in range(lanes):
         word, shift = divmod(lane * width, 32)
-        both = wide[:, word] | (wide[:, word + 1] << np.uint64(32))
-        value = ((both >> np.uint64(shift)) & np.uint64((1 << width) - 1)).astype(np.int64)
+        bits = wide[:, word] >> np.uint64(shift)
+        for further in range(1, -(-(shift + width) // 32)):
+            bits |= wide[:, word + further] << np.uint64(32 * further - shift)
+        value = (bits & np.uint64((1 << width) - 1)).astype(np.int64)
         out[:, lane] = (value ^ sign) - sign
     return out
 

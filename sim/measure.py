@@ -25,11 +25,12 @@ def measure(session: Session, results: Results) -> dict[str, Any]:
     plan, free = session.plan, session.free
     base = session.recorded
     window = _window(session.snapshots, results.reads)
-    busy = (
-        [_busy(planned, window, i) for i, planned in enumerate(plan.stages)] if window is not None else None
-    )
+    busy = None
+    if window is not None:
+        busy = [_busy(planned, window, i, plan.present) for i, planned in enumerate(plan.stages)]
     multipliers = [_multipliers(planned) for planned in plan.stages]
     samples = sum(len(batch) for batch in free)
+    macs = sum(sum(planned.stage.macs) for planned in plan.stages)
     marks = results.marks
     nanoseconds = int(marks[session.idle, 1] - marks[session.start, 1])
     return {
@@ -39,7 +40,7 @@ def measure(session: Session, results: Results) -> dict[str, Any]:
         "predicted_cycles_per_batch": plan.prediction.cycles_per_batch,
         "occupancy": _occupancy(busy, multipliers) | {"total": _total(busy, multipliers)},
         "multipliers": plan.multipliers,
-        "macs_per_second": plan.network.macs * samples / (nanoseconds * 1e-9) if samples else None,
+        "macs_per_second": macs * samples / (nanoseconds * 1e-9) if samples else None,
         "stages": [
             {
                 "name": planned.stage.name,
@@ -94,11 +95,13 @@ Rates = Sequence[NDArray[np.float64]]
 """Useful multiply-accumulates a cycle of each pass, a row a stage."""
 
 
-def _busy(planned: StagePlan, window: tuple[Ints, Ints], index: int) -> NDArray[np.float64]:
+def _busy(
+    planned: StagePlan, window: tuple[Ints, Ints], index: int, boards: tuple[int, ...]
+) -> NDArray[np.float64]:
     """Useful multiply-accumulates a cycle of each pass in the window: busy cycles without the folding's padding."""
     cycles, ops = window
     share: NDArray[np.float64] = ops[index] * np.asarray(planned.stage.macs) / planned.fold.cycles
-    return share / cycles[planned.board]
+    return share / cycles[boards.index(planned.board)]
 
 
 def _occupancy(busy: Rates | None, multipliers: Sequence[Ints]) -> dict[str, float | None]:

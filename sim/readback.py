@@ -53,15 +53,16 @@ class Probe:
 
 def device_probes(plan: Plan, ports: Ports) -> list[Probe]:
     """The probes of a device in the order of computation: y of all stages, dz, then dy and dx from the last
-    stage back.
+    stage back; a board without the loss has no dz.
 
     Raises BuildError if the Verilog has another set of them, or another width.
     """
+    forward, backward = [], []
     last = plan.stages[-1]
-    whole = plan.whole(last)
-    z = Layout(whole.out_shape, whole.groups, last.fold.pn, plan.network.loss.dz.width)
-    forward = []
-    backward = [Probe(f"{_prefix(plan, last)}dz", "loss.dz", "dz", len(plan.stages) - 1, z)]
+    if last.board == len(plan.boards) - 1:
+        whole = plan.whole(last)
+        z = Layout(whole.out_shape, whole.groups, last.fold.pn, plan.network.loss.dz.width)
+        backward.append(Probe(f"{_prefix(plan, last)}dz", "loss.dz", "dz", len(plan.stages) - 1, z))
     for i, planned in enumerate(plan.stages):
         if not planned.part.sends_sums:
             forward.append(_probe(plan, i, "y", planned.stage.y.width))

@@ -14,9 +14,11 @@ from ..ir.initial import Parameters
 from ..plan.plan import Plan
 from ..plan.registers import DEVICE_ID, STATUS_BAD_FRAME, STATUS_BAD_LABEL
 from ..ref.executor import Reference
+from .boundary import boundary_streams, record
 from .cables import (
     IDEAL,
     CableOptions,
+    alone_simulation,
     chain_simulation,
     dead_links,
     device_channels,
@@ -32,7 +34,7 @@ from .ports import Ports, read_ports
 from .program import Outcome, read_results, write_program
 from .readback import device_probes
 from .session import Session, waiting_for
-from .surroundings import read_outputs, write_surroundings
+from .surroundings import read_outputs, read_sink, write_surroundings
 from .verify import Verifier
 from .verilate import LONG_RUN, BuildOptions, build_driver
 from .watchdog import explain
@@ -73,7 +75,8 @@ class SimOptions:
     is the chance of one on each host stream. ``gradients`` False leaves out the reading of dW, db and of all
     memories between batches. ``trace`` is an FST file to write, ``dump`` a directory for the tensors,
     ``watchdog`` the cycles without progress, ``poison`` starts registers and memories without reset at
-    random; ``cables`` are the conditions of a chain's links.
+    random; ``cables`` are the conditions of a chain's links; ``device`` is the one board of it to simulate,
+    against what crosses its links by the reference.
     """
 
     batches: int | None = None
@@ -88,6 +91,7 @@ class SimOptions:
     gradients: bool = True
     poison: bool = False
     cables: CableOptions = IDEAL
+    device: int | None = None
 
 
 def simulate(
@@ -105,34 +109,44 @@ def simulate(
     held-out samples; ``seed``; ``build``: the number in the device; ``stages``: [{name, multipliers,
     occupancy {forward, backward, gradient}, counters (registers.STAGE_COUNTERS after training), depths
     (capacities beside the counters' high-water marks), board}]; ``links``: [{link, board, state, counters
-    (links.LINK_COUNTERS)}], both ends of every link. What a run does not give is None.
+    (links.LINK_COUNTERS)}], the ends of links at the boards simulated. What a run does not give is None.
 
     Raises MismatchError, WatchdogError, DataError, BuildError, ToolError.
     """
     if options.simulator not in SIMULATORS:
         raise ToolError(f"simulator: no {options.simulator}; there are {', '.join(SIMULATORS)}")
+    plan, sinks = build.plan, []
+    if options.device is not None:
+        plan = _alone(plan, options.device)
+        sinks = boundary_streams(plan, options.device)[1]
     session = Session.prepare(
-        build.plan, build.parameters, build.dataset,
+        plan, build.parameters, build.dataset, sinks=sinks,
         batches=options.batches, epochs=options.epochs, evaluate=options.evaluate,
         gradients=options.gradients, seed=options.seed,
     )  # fmt: skip
     if not session.program.fed:
         Comparison().finish()
-    around = None
+    around = recording = None
     files: Mapping[str, str] = build.files
-    if build.plan.links:
-        files, ports, around = chain_simulation(build.plan, files, options.cables, options.seed)
+    if options.device is not None:
+        recording = record(
+            build.plan, options.device, build.parameters, session.images, session.labels, session.trained,
+            session.evaluated,
+        )  # fmt: skip
+        files, ports, around = alone_simulation(plan, files, options.cables, options.seed, recording)
+    elif plan.links:
+        files, ports, around = chain_simulation(plan, files, options.cables, options.seed)
     else:
         ports = read_ports(files)
-    probes = device_probes(build.plan, ports)
-    network = build.plan.network
-    layout = Layout(network.in_shape, 1, build.plan.image_lanes, network.input.width)
+    probes = device_probes(plan, ports)
+    network = plan.network
+    layout = Layout(network.in_shape, 1, plan.image_lanes, network.input.width)
     with tempfile.TemporaryDirectory(prefix="hwgen-sim-") as name:
         directory = Path(name)
         write_program(directory, session.program, ports, layout, session.images, session.labels)
         if around is not None:
             write_surroundings(directory, around, ports)
-        outcome = _drive(build.plan, files, session, ports, directory, options, progress)
+        outcome = _drive(plan, files, session, ports, directory, options, progress)
         outputs = read_outputs(directory) if around is not None else {}
         _check_outcome(outcome, session, options, outputs)
         results = read_results(directory)
@@ -140,7 +154,12 @@ def simulate(
         for part in session.status:
             _refused(int(results.reads[part][0]), outcome)
         streams = [(probe, probe.read(directory, ports)) for probe in probes]
-        verifier = Verifier(session, Reference(network, build.parameters), results, streams, options.dump)
+        boundary = None
+        if recording is not None:
+            found = {stream.port: read_sink(directory, ports, stream.port) for stream in recording.sinks}
+            boundary = recording, found
+        reference = Reference(network, build.parameters)
+        verifier = Verifier(session, reference, results, streams, options.dump, boundary)
         accuracy = verifier.run()
     comparison = verifier.comparison
     return {
@@ -155,8 +174,18 @@ def simulate(
         "accuracy": accuracy,
         "seed": options.seed,
         "build": number,
-        "links": link_results(build.plan, results.reads, session.links),
+        "links": link_results(plan, results.reads, session.links),
     }
+
+
+def _alone(plan: Plan, device: int) -> Plan:
+    """The plan of one board. Raises BuildError if there is none of that number."""
+    if not plan.links:
+        raise BuildError(f"device {device}: this build is one board without links; leave --device out")
+    if not 0 <= device < len(plan.boards):
+        boards = ", ".join(f"{k} ({name})" for k, name in enumerate(plan.boards))
+        raise BuildError(f"device {device}: no such board; this chain has {boards}")
+    return plan.alone(device)
 
 
 def _drive(
@@ -210,7 +239,7 @@ def _check_outcome(
     _refused(outcome.status, outcome)
     if outcome.results > outcome.fed:
         raise MismatchError(f"result: {outcome.results} results of {outcome.fed} images")
-    waiting = waiting_for(session.program, outcome.op)
+    waiting = waiting_for(session.program, outcome.op, session.sinks)
     text = explain(outcome, device_channels(plan), waiting, options.watchdog)
     raise WatchdogError("; ".join([text, *dead_links(plan, outputs)]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -28,6 +28,7 @@ from ..plan.registers import (
 )  # fmt: skip
 from ..plan.weights import bias_image, weight_image
 from ..ref.trainer import batches
+from .boundary import BoundaryStream
 from .program import Program
 
 __all__ = ["FREE_BATCHES", "Held", "Session", "Snapshot", "StageWords", "waiting_for"]
@@ -78,7 +79,8 @@ class Session:
 
     Sample numbers index ``images`` and ``labels``: the training samples, then the held-out ones. ``start``
     and ``idle`` are the marks around the free-running batches. ``build`` and ``status`` hold a slice a board, ``links``
-    the registers of link ends by (board, side).
+    the registers of link ends by (board, side). ``sinks``: further streams out of the device, whose words belong to
+    the samples fed.
     """
 
     plan: Plan
@@ -96,11 +98,13 @@ class Session:
     memories: tuple[StageWords, ...] = ()
     status: tuple[slice, ...] = ()
     links: dict[tuple[int, int], slice] = field(default_factory=dict)
+    sinks: Sequence[BoundaryStream] = ()
+    _due: list[int] = field(default_factory=list)
 
     @classmethod
     def prepare(
         cls, plan: Plan, parameters: Parameters, dataset: Dataset, *, batches: int | None, epochs: int | None,
-        evaluate: bool, gradients: bool, seed: int,
+        evaluate: bool, gradients: bool, seed: int, sinks: Sequence[BoundaryStream] = (),
     ) -> Session:  # fmt: skip
         """Loads ``parameters``, trains ``batches`` held and two free batches, or ``epochs`` free ones, and
         evaluates.
@@ -117,7 +121,7 @@ class Session:
             images.append(dataset.test_images)
             labels.append(dataset.test_labels)
         pictures, classes = np.concatenate(images).astype(np.int64), np.concatenate(labels).astype(np.int64)
-        session = cls(plan, pictures, classes)
+        session = cls(plan, pictures, classes, sinks=sinks, _due=[0] * len(sinks))
         session._set_up(parameters)
         count = len(dataset.train_images)
         order = _order(count, plan.network.update.batch, batches, epochs, seed)
@@ -135,9 +139,9 @@ class Session:
         return session
 
     @property
-    def boards(self) -> range:
+    def boards(self) -> tuple[int, ...]:
         """Numbers of the boards."""
-        return range(len(self.plan.boards))
+        return self.plan.present
 
     @property
     def trained(self) -> list[Ints]:
@@ -173,12 +177,24 @@ class Session:
         for board in self.boards:
             self.program.status(bits, bits, board)
 
+    def _feed(self, samples: Ints, train: bool) -> None:
+        self.program.feed(samples, train)
+        for i, stream in enumerate(self.sinks):
+            if train or stream.inference:
+                self._due[i] += len(samples) * stream.words
+
+    def _finish(self) -> None:
+        """Until all results and all words of further streams are out."""
+        self.program.results(self.program.fed)
+        for i, words in enumerate(self._due):
+            self.program.received(i, words)
+
     def _hold(self, samples: Ints, gradients: bool) -> None:
         program = self.program
         program.record(True)
         self._write_all("control", CONTROL_TRAIN | (CONTROL_HOLD if gradients else 0))
-        program.feed(samples, train=True)
-        program.results(program.fed)
+        self._feed(samples, train=True)
+        self._finish()
         sums = None
         if gradients:
             self._wait_all(STATUS_HELD)
@@ -197,21 +213,20 @@ class Session:
         self.start = program.mark()
         self.free = free
         if free:
-            program.feed(np.concatenate(free), train=True)
+            self._feed(np.concatenate(free), train=True)
         first, last = self.plan.prediction.steady
         if len(free) >= FREE_BATCHES and first < last < len(free[1]):
             for steady in (first, last):
                 program.results(before + len(free[0]) + steady + 1)
                 self.snapshots.append(self._snapshot())
-        program.results(program.fed)
+        self._finish()
         self._wait_all(STATUS_IDLE)
         self.idle = program.mark()
 
     def _evaluate(self, samples: Ints) -> None:
-        program = self.program
         self._write_all("control", 0)
-        program.feed(samples, train=False)
-        program.results(program.fed)
+        self._feed(samples, train=False)
+        self._finish()
         self._wait_all(STATUS_IDLE)
         self.evaluated = samples
 
@@ -234,11 +249,12 @@ class Session:
         return tuple(self._counters(STAGE_COUNTERS[0], len(STAGE_COUNTERS)))
 
     def _read_links(self) -> None:
-        """State, peer and counters of every link end, as of the last snapshot."""
-        for link in self.plan.links:
+        """State, peer and counters of the link ends at all boards, as of the last snapshot."""
+        for link in self.plan.cables:
             for board, side in ((link.index, SIDE_DOWN), (link.index + 1, SIDE_UP)):
-                first = link_register(side, LINK_REGISTERS[0])
-                self.links[board, side] = self.program.read(first, len(LINK_REGISTERS), 1, board=board)
+                if board in self.boards:
+                    first = link_register(side, LINK_REGISTERS[0])
+                    self.links[board, side] = self.program.read(first, len(LINK_REGISTERS), 1, board=board)
 
     def _select(self, i: int, space: str) -> None:
         board = self.plan.stages[i].board
@@ -284,13 +300,15 @@ def _order(samples: int, batch: int, held: int | None, epochs: int | None, seed:
     return islice(batches(samples, batch, needed, seed), wanted)
 
 
-def waiting_for(program: Program, op: int) -> str:
+def waiting_for(program: Program, op: int, sinks: Sequence[BoundaryStream] = ()) -> str:
     """What the program's line ``op`` waits for, in words."""
     if op >= len(program.lines):
         return "the end"
     name, *numbers = program.lines[op].split()
     if name == "results":
         return f"result {numbers[0]}"
+    if name == "received":
+        return f"word {numbers[1]} of {sinks[int(numbers[0])].name}"
     if name == "status":
         return {STATUS_HELD: "all gradients of a batch", STATUS_IDLE: "the device to be idle"}[
             int(numbers[0])

@@ -10,16 +10,19 @@ from numpy.typing import NDArray
 
 from ..plan.plan import StagePlan
 from ..ref.executor import COUNTS, BatchTrace, Reference
+from .boundary import AT_ONCE, Recording
 from .compare import Comparison
 from .layout import Words
 from .program import Results
 from .readback import Probe, counters, memories
 from .session import Held, Session, StageWords
+from .shares import Batch, part_counts
 
 __all__ = ["Verifier", "counter_name"]
 
 Ints = NDArray[np.int64]
-EVALUATED_AT_ONCE = 256
+Boundary = tuple[Recording, dict[str, Words]]
+"""What should cross the links of a board alone, and what came out of them."""
 
 
 def counter_name(count: str) -> str:
@@ -32,17 +35,18 @@ class Verifier:
 
     ``streams`` are the words of every probe. ``dump`` is a directory that gets one batch_NNNN.npz for every
     held batch: each tensor as the hardware ("conv1.y.hardware") and the reference ("conv1.y.reference") have
-    it.
+    it. ``boundary`` of a board alone is compared last.
     """
 
     def __init__(
         self, session: Session, reference: Reference, results: Results, streams: list[tuple[Probe, Words]],
-        dump: Path | None = None,
+        dump: Path | None = None, boundary: Boundary | None = None,
     ):  # fmt: skip
         self.session, self.reference, self.results, self.streams = session, reference, results, streams
         self.dump = dump
         self.comparison = Comparison()
-        self.totals = [dict.fromkeys(COUNTS, 0) for _ in session.plan.network.stages]
+        self.boundary = boundary
+        self.totals = [dict.fromkeys(COUNTS, 0) for _ in session.plan.stages]
         self._dumped: dict[str, Ints] = {}
         self._sample = 0
         self._batch = 0
@@ -67,16 +71,19 @@ class Verifier:
         accuracy = self._evaluate() if session.evaluated is not None else None
         if fed:
             self._memories(session.memories, "at the end")
+        if self.boundary is not None:
+            recording, crossed = self.boundary
+            recording.compare(crossed, comparison)
         comparison.finish()
         return accuracy
 
     def _trace(self, samples: Ints, comparison: Comparison) -> BatchTrace:
         """Runs the reference on the next batch and compares its results within ``comparison``."""
         where = f"batch {self._batch}"
-        trace = self.reference.train_batch(self.session.images[samples], self.session.labels[samples])
-        for totals, found in zip(self.totals, trace.saturated, strict=True):
-            for name, count in found.items():
-                totals[name] += count
+        reference, images = self.reference, self.session.images[samples]
+        before, step = reference.parameters, reference.step
+        trace = reference.train_batch(images, self.session.labels[samples])
+        self._count(Batch(images, trace.y, before, step, trace))
         part = slice(self._sample, self._sample + len(samples))
         self._sample, self._batch = part.stop, self._batch + 1
         comparison.equal(
@@ -84,6 +91,18 @@ class Verifier:
         )
         comparison.equal("result.loss", where, self.results.losses[part], trace.losses, samples=True)
         return trace
+
+    def _count(self, batch: Batch) -> None:
+        """Adds up what every part should count."""
+        plan, trace = self.session.plan, batch.trace
+        assert trace is not None
+        for planned, totals in zip(plan.stages, self.totals, strict=True):
+            whole = planned.part.cut == "whole"
+            found = (
+                trace.saturated[planned.stage.index] if whole else part_counts(plan.network, planned, batch)
+            )
+            for name, count in found.items():
+                totals[name] += count
 
     def _held(self, held: Held) -> None:
         where, start = f"batch {self._batch}", self._sample
@@ -104,6 +123,8 @@ class Verifier:
                 whole = whole[..., part.inputs(stage) if probe.kind == "dx" else part.outputs(stage)]
             self._equal(probe.name, where, got, whole)
             self.comparison.zero(probe.name, where, padding)
+        if not any(probe.kind == "dz" for probe, _ in self.streams):
+            self.comparison.add(results)
         if held.gradients is not None:
             self._sums(held.gradients, trace, where)
         if held.memories is not None:
@@ -154,25 +175,21 @@ class Verifier:
         }
 
     def _counters(self, words: tuple[slice, ...], where: str) -> None:
-        """Counters of all parts of a stage together; each part has made every update."""
-        sums = [dict.fromkeys(map(counter_name, COUNTS), 0) for _ in self.totals]
-        for planned, part in zip(self.session.plan.stages, words, strict=True):
-            got = counters(part, self.results.reads)
-            for name in sums[planned.stage.index]:
-                sums[planned.stage.index][name] += got[name]
+        """Counters of every part, which counts its own channels; each has made every update."""
+        for planned, part, totals in zip(self.session.plan.stages, words, self.totals, strict=True):
+            name, got = planned.stage.name, counters(part, self.results.reads)
             updates = 0 if planned.stage.frozen else self.reference.step
-            self.comparison.equal(f"{planned.stage.name}.updates", where, got["updates"], updates)
-        for stage, got, totals in zip(self.session.plan.network.stages, sums, self.totals, strict=True):
-            for name, count in totals.items():
-                found = got[counter_name(name)] & 0xFFFFFFFF
-                self.comparison.equal(f"{stage.name}.{counter_name(name)}", where, found, count & 0xFFFFFFFF)
+            self.comparison.equal(f"{name}.updates", where, got["updates"], updates)
+            for count, wanted in totals.items():
+                found = counter_name(count)
+                self.comparison.equal(f"{name}.{found}", where, got[found], wanted & 0xFFFFFFFF)
 
     def _evaluate(self) -> float:
         samples = self.session.evaluated
         assert samples is not None
         part = slice(self._sample, self._sample + len(samples))
         got = self.results.predictions[part]
-        chunks = np.array_split(samples, range(EVALUATED_AT_ONCE, len(samples), EVALUATED_AT_ONCE))
+        chunks = np.array_split(samples, range(AT_ONCE, len(samples), AT_ONCE))
         wanted = [self.reference.forward(self.session.images[chunk]).predictions for chunk in chunks]
         self.comparison.equal("result.prediction", "evaluation", got, np.concatenate(wanted), samples=True)
         self.comparison.equal(

@@ -5,7 +5,7 @@ import pytest
 from hwgen.sim.layout import Layout, pack_lanes, unpack_lanes
 
 
-@pytest.mark.parametrize("width", [1, 4, 7, 8, 12, 16, 18, 24, 31, 32])
+@pytest.mark.parametrize("width", [1, 4, 7, 8, 12, 16, 18, 24, 31, 32, 33, 40, 47, 57, 61, 62])
 @pytest.mark.parametrize("lanes", [1, 2, 3, 5, 9])
 def test_lanes_lie_in_a_word_lowest_first(width, lanes):
     rng = np.random.default_rng(width * 100 + lanes)

@@ -24,7 +24,7 @@ from ..plan.links import LinkPlan
 from ..plan.part import WHOLE
 from ..plan.plan import Plan, StagePlan
 
-__all__ = ["TOP", "board_top", "build_number", "emit"]
+__all__ = ["TOP", "board_top", "build_number", "emit", "link_module"]
 
 TOP = "hwgen_core"
 
@@ -68,11 +68,16 @@ def board_top(index: int) -> str:
     return f"hwgen_board{index}"
 
 
-def _end(link: LinkPlan, side: str, files: dict[str, str], ends: dict[str, LinkEnd]) -> Emitted:
-    """A link's end, emitted once for all that are equal."""
+def link_module(link: LinkPlan, side: str) -> str:
+    """Verilog module of a link's end at the board whose ``side`` ("up", "down") it is on."""
     depths = tuple(tuple(c.depth for c in channels) for channels in (link.down, link.up))
     shape = depths if side == "down" else depths[::-1]
-    name = f"hwgen_link_{_digest(link.width, shape, link.frame_words, link.replay_words)}"
+    return f"hwgen_link_{_digest(link.width, shape, link.frame_words, link.replay_words)}"
+
+
+def _end(link: LinkPlan, side: str, files: dict[str, str], ends: dict[str, LinkEnd]) -> Emitted:
+    """A link's end, emitted once for all that are equal."""
+    name = link_module(link, side)
     if name not in ends:
         ends[name] = link_end(link, side)
         files[f"verilog/{name}.v"] = _convert(ends[name], name)

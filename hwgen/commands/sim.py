@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="chance that a stream waits a cycle, 0 to below 1",
     )
+    parser.add_argument(
+        "--device",
+        type=report.natural,
+        metavar="K",
+        help="only board K of a chain, against what crosses its links by the reference",
+    )
     _add_cable_arguments(parser)
     parser.add_argument("--trace", type=Path, metavar="FILE.fst", help="write a waveform")
     parser.add_argument(
@@ -179,6 +185,7 @@ def _simulate(build: Build, arguments: argparse.Namespace, progress: report.Prog
         dump=arguments.dump,
         watchdog=arguments.watchdog,
         gradients=arguments.gradients,
+        device=arguments.device,
         cables=CableOptions(
             latency=arguments.latency,
             jitter=arguments.jitter,
@@ -211,6 +218,7 @@ def _head(build: Build, arguments: argparse.Namespace) -> dict[str, Any]:
         "hwgen": __version__,
         "build": build.manifest["build"],
         "seed": build.seed if arguments.seed is None else arguments.seed,
+        "device": arguments.device,
     }
 
 
@@ -218,7 +226,8 @@ def _text(result: Mapping[str, Any]) -> str:
     rows = [["busy", *PASSES]]
     rows += [_row(stage["name"], stage["occupancy"]) for stage in result["stages"]]
     rows.append(_row("all", result["occupancy"]))
-    lines = [
+    lines = [] if result["device"] is None else [f"board {result['device']} alone"]
+    lines += [
         f"{result['batches']} training batches, {result['samples']} samples",
         f"{result['compared']} integers compared with the reference, all equal",
         f"{result['cycles']} cycles in {result['seconds']:.1f} s under {result['simulator']}",

@@ -111,6 +111,16 @@ class Plan:
         return replace(self, stages=self.on(board))
 
     @property
+    def present(self) -> tuple[int, ...]:
+        """Boards that ``stages`` stand on: all, or the one of :meth:`alone`."""
+        return tuple(sorted({planned.board for planned in self.stages}))
+
+    @property
+    def cables(self) -> tuple[LinkPlan, ...]:
+        """Links with an end at a board of ``present``."""
+        return tuple(link for link in self.links if {link.index, link.index + 1} & {*self.present})
+
+    @property
     def multipliers(self) -> int:
         """Multipliers of all arrays."""
         return sum(stage.fold.multipliers for stage in self.stages)

@@ -1,0 +1,204 @@
+"""What crosses the links of one board, as the reference computes it: recorded words to feed, and words to expect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.initial import Parameters
+from ..plan.links import Channel, LinkPlan
+from ..plan.plan import Plan
+from ..ref.executor import Reference
+from .compare import Comparison
+from .layout import Layout, Words, pack_lanes, unpack_lanes
+from .shares import Batch, backward_sums, errors, forward_sums, inputs
+from .surroundings import Samples
+
+__all__ = ["AT_ONCE", "BoundaryStream", "Recording", "boundary_streams", "record"]
+
+Ints = NDArray[np.int64]
+AT_ONCE = 256
+"""Samples of an evaluation that the reference takes at once."""
+FORWARD = ("x", "y", "sums", "result")
+"""Channels that carry something in inference, too."""
+HOST = ("management", "label", "result")
+"""Channels that the host's own ports stand for, towards the host."""
+
+
+@dataclass(frozen=True)
+class BoundaryStream:
+    """A channel of a board's link, as the stream ``port`` of its top (see alone_top) in link words."""
+
+    port: str
+    link: LinkPlan
+    channel: Channel
+
+    @property
+    def name(self) -> str:
+        """As messages have it."""
+        way = "down" if self.channel in self.link.down else "up"
+        return f"link {self.link.index} {way}.{self.channel.kind}"
+
+    @property
+    def inference(self) -> bool:
+        """It carries something in inference."""
+        return self.channel.kind in FORWARD
+
+    @property
+    def pixels(self) -> int:
+        """Runs a sample."""
+        return 1 if self.channel.kind in ("label", "result") else self.channel.pixels
+
+    @property
+    def words(self) -> int:
+        """Link words a sample; of management none come."""
+        return self.pixels * self._layout.words_per_group * self.channel.beats(self.link.width)
+
+    @property
+    def _layout(self) -> Layout:
+        channel = self.channel
+        return Layout((self.pixels, 1, channel.run), 1, channel.lanes, channel.bits)
+
+    def pack(self, values: Ints) -> Words:
+        """[samples, pixels, run] integers → link words [samples·words, 32-bit words of each]."""
+        layout, width = self._layout, self.link.width
+        lanes = layout.to_lanes(values.reshape(len(values), self.pixels, 1, self.channel.run))
+        words = self.channel.beats(width) * width // 32
+        return pack_lanes(lanes.reshape(-1, layout.lanes), layout.width, words).reshape(-1, width // 32)
+
+    def unpack(self, words: Words) -> Ints:
+        """Inverse of :meth:`pack`, of whole samples."""
+        layout, width = self._layout, self.link.width
+        whole = words.reshape(-1, self.channel.beats(width) * width // 32)
+        values = layout.to_tensors(unpack_lanes(whole, layout.lanes, layout.width))
+        return values.reshape(-1, self.pixels, self.channel.run)
+
+
+def boundary_streams(plan: Plan, board: int) -> tuple[list[BoundaryStream], list[BoundaryStream]]:
+    """Streams into and out of a board's neighbours that are not the host's ports."""
+    sources, sinks = [], []
+    for side, index in (("up", board - 1), ("down", board)):
+        if not 0 <= index < len(plan.links):
+            continue
+        link = plan.links[index]
+        into, out = (link.down, link.up) if side == "up" else (link.up, link.down)
+        host = HOST if side == "up" else ()
+        never = () if side == "up" else ("management",)
+        sources += [
+            BoundaryStream(f"source_{side}_{channel.kind}", link, channel)
+            for channel in into
+            if channel.kind not in (*host, *never)
+        ]
+        sinks += [
+            BoundaryStream(f"sink_{side}_{channel.kind}", link, channel)
+            for channel in out
+            if channel.kind not in host
+        ]
+    return sources, sinks
+
+
+@dataclass
+class Recording:
+    """Words of every stream, in the order of feeding: ``fed`` by port, and ``wanted`` with the batch they belong
+    to, (where, samples, words)."""
+
+    plan: Plan
+    board: int
+    sources: Sequence[BoundaryStream]
+    sinks: Sequence[BoundaryStream]
+    fed: dict[str, list[Words]] = field(default_factory=dict)
+    wanted: dict[str, list[tuple[str, int, Words]]] = field(default_factory=dict)
+
+    def samples(self) -> dict[str, Samples]:
+        """What the driver feeds."""
+        empty = [np.zeros((0, stream.link.width // 32), np.uint32) for stream in self.sources]
+        return {
+            stream.port: Samples(
+                np.concatenate([*self.fed[stream.port], none]), stream.words, stream.inference
+            )
+            for stream, none in zip(self.sources, empty, strict=True)
+        }
+
+    def add(self, where: str, batch: Batch, labels: Ints, results: Ints) -> None:
+        """Records a batch; ``results`` [B] as they cross."""
+        for stream in self.sources:
+            if batch.trace is not None or stream.inference:
+                self.fed[stream.port].append(stream.pack(self._values(stream, batch, labels, results)))
+        for stream in self.sinks:
+            if stream.words and (batch.trace is not None or stream.inference):
+                words = stream.pack(self._values(stream, batch, labels, results))
+                self.wanted[stream.port].append((where, len(labels), words))
+
+    def compare(self, got: dict[str, Words], comparison: Comparison) -> None:
+        """Compares the words that came out of every sink with the recorded ones."""
+        for stream in self.sinks:
+            start, words = 0, got[stream.port]
+            for where, count, wanted in self.wanted[stream.port]:
+                part = words[start : start + len(wanted)]
+                start += len(wanted)
+                if len(part) != len(wanted):
+                    break
+                values = stream.unpack(part)
+                comparison.equal(stream.name, where, values, stream.unpack(wanted), samples=True)
+                stray = part ^ stream.pack(values)
+                comparison.zero(stream.name, where, stray.reshape(count, -1).astype(np.int64))
+            total = sum(len(wanted) for _, _, wanted in self.wanted[stream.port])
+            comparison.equal(stream.name, "number of words", len(words), total)
+
+    def _values(self, stream: BoundaryStream, batch: Batch, labels: Ints, results: Ints) -> Ints:
+        """[samples, pixels·run] in raster order."""
+        plan, channel, count = self.plan, stream.channel, len(labels)
+        if channel.kind in ("label", "result"):
+            return labels if channel.kind == "label" else results
+        stage = plan.network.stages[channel.stage]
+        own = slice(channel.low, channel.high)
+        # The part before the boundary tells what a channel of one kind carries.
+        last = next(p for p in reversed(plan.stages) if p.board == stream.link.index)
+        trace = batch.trace
+        found: Ints | None
+        if channel.kind == "x":
+            found = inputs(stage, batch)[..., own]
+        elif channel.kind == "y":
+            found = batch.y[stage.index][..., own]
+        elif channel.kind == "sums":
+            found = forward_sums(stage, batch, last.part.inputs(stage).stop)
+        elif channel.kind == "back":
+            found = backward_sums(stage, batch, last.part.outputs(stage).stop)
+        elif channel.kind == "dx":
+            assert trace is not None
+            dx = trace.dx[stage.index]
+            found = None if dx is None else dx[..., own]
+        elif last.part.sends_sums:
+            assert trace is not None
+            found = trace.dy[stage.index]
+        else:
+            error = errors(plan.network, stage, batch)
+            found = error if error is None or last.part.last else error[..., own]
+        assert found is not None
+        return np.ascontiguousarray(found).reshape(count, -1)
+
+
+def record(
+    plan: Plan, board: int, parameters: Parameters, images: Ints, labels: Ints, trained: Sequence[Ints],
+    evaluated: Ints | None,
+) -> Recording:  # fmt: skip
+    """Runs the reference over all batches of a simulation, sample numbers into ``images`` and ``labels``."""
+    sources, sinks = boundary_streams(plan, board)
+    recording = Recording(plan, board, sources, sinks)
+    recording.fed = {stream.port: [] for stream in sources}
+    recording.wanted = {stream.port: [] for stream in sinks}
+    reference = Reference(plan.network, parameters)
+    for number, samples in enumerate(trained):
+        before, step = reference.parameters, reference.step
+        trace = reference.train_batch(images[samples], labels[samples])
+        batch = Batch(images[samples], trace.y, before, step, trace)
+        recording.add(f"batch {number}", batch, labels[samples], trace.predictions | trace.losses << 16)
+    chunks = [] if evaluated is None else np.split(evaluated, range(AT_ONCE, len(evaluated), AT_ONCE))
+    for samples in chunks:
+        forward = reference.forward(images[samples])
+        batch = Batch(images[samples], forward.y, reference.parameters, reference.step, None)
+        recording.add("evaluation", batch, labels[samples], forward.predictions)
+    return recording

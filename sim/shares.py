@@ -1,0 +1,132 @@
+"""What a part contributes to its stage, by the reference of the whole: exact sums, and its own counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ir.initial import Parameters
+from ..ir.stage import Network, Stage
+from ..numeric import saturate
+from ..plan.plan import StagePlan
+from ..ref.executor import COUNTS, BatchTrace
+from ..ref.kernels import conv_backward, conv_forward, max_pool, max_pool_adjoint, relu
+from ..ref.update import random_bits, requantise_sums, step_values
+
+__all__ = ["Batch", "backward_sums", "errors", "forward_sums", "inputs", "part_counts"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A batch and what the reference made of it: ``images`` [B, H, W, C] integers, ``y[i]`` [B, *out_shape];
+    ``parameters`` and ``step`` before its update; ``trace`` None in inference."""
+
+    images: Ints
+    y: tuple[Ints, ...]
+    parameters: Parameters
+    step: int
+    trace: BatchTrace | None
+
+
+def inputs(stage: Stage, batch: Batch) -> Ints:
+    """x [B, *in_shape] of a stage."""
+    x = batch.y[stage.index - 1] if stage.index else batch.images
+    return x.reshape(len(x), *stage.in_shape)
+
+
+def errors(network: Network, stage: Stage, batch: Batch) -> Ints | None:
+    """Errors of a stage's y [B, *out_shape], before pool adjoint and mask; None where none come."""
+    trace = batch.trace
+    if trace is None:
+        return None
+    error = trace.dz if stage.index == len(network.stages) - 1 else trace.dx[stage.index + 1]
+    return None if error is None else error.reshape(len(error), *stage.out_shape)
+
+
+def _weights(stage: Stage, batch: Batch) -> Ints:
+    """Weights as multiplied in this batch."""
+    return batch.parameters.weights[stage.index] >> (stage.master.width - stage.w.width)
+
+
+def forward_sums(stage: Stage, batch: Batch, count: int) -> Ints:
+    """Sums [B, Ho, Wo, Cout] over the first ``count`` channels of x, without bias."""
+    x, w = inputs(stage, batch)[..., :count], _weights(stage, batch)[:, :, :count]
+    return conv_forward(x, w, stage.window, bits=(stage.x.width, stage.w.width))
+
+
+def backward_sums(stage: Stage, batch: Batch, start: int) -> Ints:
+    """Sums [B, *in_shape] of dx over the outputs from ``start`` on."""
+    assert batch.trace is not None
+    dy = batch.trace.dy[stage.index]
+    assert dy is not None
+    w = _weights(stage, batch)[..., start:]
+    return conv_backward(dy[..., start:], w, stage.window, bits=(stage.dy.width, stage.w.width))
+
+
+def part_counts(network: Network, planned: StagePlan, batch: Batch) -> dict[str, int]:
+    """What a part of a stage adds to COUNTS in a batch of training."""
+    stage, part = network.stages[planned.stage.index], planned.part
+    counts = dict.fromkeys(COUNTS, 0)
+    if not part.sends_sums:
+        counts["y"], counts["dy"] = _rounded(network, stage, planned, batch)
+    counts["dx"] = _back(stage, planned, batch)
+    counts["master"], counts["bias"], counts["zero_updates"] = _updated(network, stage, planned, batch)
+    return counts
+
+
+def _rounded(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -> tuple[int, int]:
+    """Saturated elements of its own y, and of their errors behind the pool's adjoint."""
+    part, outputs = planned.part, planned.part.outputs(stage)
+    grouped = part.cut == "groups"
+    x = inputs(stage, batch)[..., part.inputs(stage)] if grouped else inputs(stage, batch)
+    bias = batch.parameters.biases[stage.index]
+    if bias is not None and stage.bias is not None:
+        bias = bias[outputs] << (stage.acc_frac - stage.bias.frac)
+    sums = conv_forward(
+        x, _weights(stage, batch)[..., outputs], stage.window, part.high - part.low if grouped else stage.groups,
+        bias, (stage.x.width, stage.w.width),
+    )  # fmt: skip
+    y, clipped = requantise_sums(sums, stage.acc_frac, stage.y, stage.acc_bits)
+    error = errors(network, stage, batch)
+    if stage.pool is None or error is None or batch.trace is None or batch.trace.dy[stage.index] is None:
+        return clipped, 0
+    _, argmax = max_pool(relu(y)[0] if stage.relu else y, stage.pool)
+    back = max_pool_adjoint(error[..., outputs], argmax, stage.pool)
+    return clipped, saturate(back, stage.dy.width)[1]
+
+
+def _back(stage: Stage, planned: StagePlan, batch: Batch) -> int:
+    """Saturated elements of its own dx."""
+    trace = batch.trace
+    if trace is None or stage.dx is None or planned.part.sends_back:
+        return 0
+    dy = trace.dy[stage.index]
+    assert dy is not None
+    bits = (stage.dy.width, stage.w.width)
+    sums = conv_backward(dy, _weights(stage, batch), stage.window, stage.groups, bits)
+    return requantise_sums(sums[..., planned.part.inputs(stage)], stage.back_frac, stage.dx, stage.col_bits)[
+        1
+    ]
+
+
+def _updated(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -> tuple[int, int, int]:
+    """Saturated weights, saturated biases, and steps of 0, of its own."""
+    trace, update, index = batch.trace, network.update, stage.index
+    master = biases = zeros = 0
+    rows, columns = planned.part.weights(stage)
+    if trace is not None and (dw := trace.dw[index]) is not None:
+        random = random_bits(update, stage, batch.step)
+        _, master, zeros = step_values(
+            batch.parameters.weights[index][:, :, rows, columns], dw[:, :, rows, columns], stage.master, update.rate,
+            stage.update_shift(update.lr), None if random is None else random[:, :, rows, columns],
+        )  # fmt: skip
+    db, bias = trace.db[index] if trace is not None else None, batch.parameters.biases[index]
+    if db is not None and bias is not None and stage.bias is not None and planned.stage.bias is not None:
+        shift = stage.bias_update_shift(update.lr)
+        _, biases, none = step_values(bias[columns], db[columns], stage.bias, update.rate, shift)
+        zeros += none
+    return master, biases, zeros
