@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["NAMES", "main"]
 
-NAMES = ("reference", "learning", "occupancy", "layers", "prediction", "emission", "links")
+NAMES = ("reference", "learning", "occupancy", "layers", "prediction", "emission", "links", "chain")
 """One module bench_NAME each, with ``run() -> dict``."""
 
 
