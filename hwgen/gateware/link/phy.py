@@ -19,4 +19,6 @@ def phy_word(width: int) -> data.StructLayout:
 def phy_signature(width: int) -> wiring.Signature:
     """As a link end sees it; ``rx`` cannot be held up, ``up`` says that words can pass."""
     word = phy_word(width)
-    return wiring.Signature({"tx": Out(stream.Signature(word)), "rx": In(word), "rx_valid": In(1), "up": In(1)})
+    return wiring.Signature(
+        {"tx": Out(stream.Signature(word)), "rx": In(word), "rx_valid": In(1), "up": In(1)}
+    )
