@@ -78,8 +78,9 @@ def chain_links(network: Network, stages: Sequence[StagePlan], cluster: Cluster)
     return tuple(links)
 
 
-def _fixed(kind: str, bits: int, depth: int) -> Channel:
-    return Channel(kind, -1, 0, 0, 0, 1, bits, 1, depth)
+def _fixed(kind: str, bits: int, depth: int, words: int) -> Channel:
+    """A channel of one word each: ``words`` a sample."""
+    return Channel(kind, -1, 0, 0, words, 1, bits, 1, depth)
 
 
 def _crossing(
@@ -88,8 +89,14 @@ def _crossing(
     """Channels of a boundary, away from the host and towards it; the table of docs/chain.md."""
     whole, part = network.stages[last.stage.index], last.part
     behind = network.stages[following.stage.index]
-    down = [_fixed("management", COMMAND_BITS, MANAGEMENT_DEPTH), _fixed("label", LABEL_BITS, SAMPLE_DEPTH)]
-    up = [_fixed("management", REPLY_BITS, MANAGEMENT_DEPTH), _fixed("result", RESULT_BITS, SAMPLE_DEPTH)]
+    down = [
+        _fixed("management", COMMAND_BITS, MANAGEMENT_DEPTH, 0),
+        _fixed("label", LABEL_BITS, SAMPLE_DEPTH, 1),
+    ]
+    up = [
+        _fixed("management", REPLY_BITS, MANAGEMENT_DEPTH, 0),
+        _fixed("result", RESULT_BITS, SAMPLE_DEPTH, 1),
+    ]
 
     def tensor(kind: str, stage: Stage, pixels: int, low: int, high: int, bits: int) -> Channel:
         run = high - low

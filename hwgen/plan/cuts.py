@@ -154,7 +154,8 @@ def _place(fold: Fold, boards: int, problems: list[str]) -> _Place:
     if pin.split is not None:
         axis = "groups" if stage.groups > 1 and pin.split == "output_channels" else pin.split
         if axis not in axes:
-            why = "it has groups" if stage.groups > 1 else "there is but one channel"
+            one = "it has one group" if axis == "groups" else "there is but one channel"
+            why = "it has groups" if stage.groups > 1 else one
             legal = f"legal: {', '.join(axes)}" if axes else "it cannot be cut"
             problems.append(f"{stage.name}: split={pin.split!r}: {why}; {legal}")
     if pin.device is not None and max(pin.device) >= boards:

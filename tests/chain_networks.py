@@ -1,0 +1,158 @@
+"""Small networks that tests cut over boards, and plans of them under given cuts, foldings and depths."""
+
+import dataclasses
+from functools import cache
+from unittest import mock
+
+import hwgen.sim.run
+from chain_cases import chain_device, chain_plan
+from device_cases import run, with_depths
+from direct_chain import direct_files
+from hwgen.sim.ports import read_ports
+
+from hwgen import Formats, Model, nn
+from hwgen.plan.buffers import least_depths
+from hwgen.plan.cuts import Cut
+from hwgen.plan.foldings import tile_of
+
+__all__ = [
+    "cut_plan",
+    "cuts_of",
+    "digits",
+    "grouped",
+    "mlp",
+    "refolded",
+    "run_direct",
+    "six_layers",
+    "two_layers",
+]
+
+FORMATS = Formats(activation=8, weight=6, master=12, error=8, lr=8, bias=12)
+SEED = 0xC0FFEE
+"""Of stochastic rounding."""
+
+
+def _network(name, shape, layers, rounding):
+    formats, optimizer = dataclasses.replace(FORMATS, rounding=rounding), nn.SGD(lr=0.5, batch=2)
+    return Model(input=shape, layers=layers, optimizer=optimizer, formats=formats, name=name).network(SEED)
+
+
+@cache
+def digits(rounding="nearest", frozen=False):
+    """Two convolutions with pools and a linear layer, as the digits network has them, but few channels."""
+    layers = [
+        nn.Conv2d(2, 3, 3, padding=1, u=3, pc=2, pn=2, b=3, frozen=frozen, name="first"),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, (3, 2), padding=1, u=2, pc=1, pn=2, b=2, name="second"),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4, 3, u=1, pc=2, pn=2, name="linear"),
+    ]
+    return _network("digits", (4, 4, 2), layers, rounding)
+
+
+@cache
+def six_layers():
+    """Five convolutions, with stride, dilation and a pool among them, and a linear layer."""
+    layers = [
+        nn.Conv2d(1, 3, (1, 3), padding=(0, 1), u=3, pc=1, pn=2, b=4, name="a"),
+        nn.ReLU(),
+        nn.Conv2d(3, 3, 2, stride=(1, 2), padding=1, u=2, pc=2, pn=2, b=2, name="b"),
+        nn.Conv2d(3, 4, 1, u=1, pc=2, pn=2, b=1, name="c"),
+        nn.ReLU(),
+        nn.Conv2d(4, 2, (3, 2), padding=1, dilation=(1, 2), u=2, pc=2, pn=1, b=3, name="d"),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(2, 3, 1, u=1, pc=1, pn=2, b=1, name="e"),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(3, 3, u=1, pc=2, pn=1, name="f"),
+    ]
+    return _network("six", (2, 3, 1), layers, "nearest")
+
+
+@cache
+def mlp():
+    """Three linear layers."""
+    layers = [
+        nn.Flatten(),
+        nn.Linear(6, 5, u=1, pc=2, pn=2, name="wide"),
+        nn.ReLU(),
+        nn.Linear(5, 4, u=1, pc=2, pn=2, name="middle"),
+        nn.ReLU(),
+        nn.Linear(4, 3, u=1, pc=2, pn=2, name="narrow"),
+    ]
+    return _network("mlp", (1, 3, 2), layers, "nearest")
+
+
+@cache
+def two_layers(rounding="nearest"):
+    """Two small linear layers, both with ReLU, whose halves are alike."""
+    layers = [
+        nn.Linear(2, 4, u=1, pc=1, pn=2, name="first"),
+        nn.ReLU(),
+        nn.Linear(4, 4, u=1, pc=1, pn=1, name="second"),
+        nn.ReLU(),
+    ]
+    return _network("two", (1, 1, 2), layers, rounding)
+
+
+@cache
+def grouped():
+    """A convolution in four groups, a depthwise one with a pool, a linear layer."""
+    layers = [
+        nn.Conv2d(4, 8, (2, 1), groups=4, u=2, pc=1, pn=2, b=2, name="four"),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, (1, 3), stride=2, padding=(0, 1), groups=8, u=3, pc=1, pn=1, b=2, name="depthwise"),
+        nn.ReLU(),
+        nn.MaxPool2d((1, 2)),
+        nn.Flatten(),
+        nn.Linear(8, 3, u=1, pc=4, pn=3, name="linear"),
+    ]
+    return _network("grouped", (2, 3, 4), layers, "nearest")
+
+
+def cuts_of(text):
+    """Cuts from a line as "0 0o2,5 1i3,6 …": the first board, then the axis and the bounds behind 0."""
+    axes = {"o": "output_channels", "i": "input_channels", "g": "groups"}
+    cuts = []
+    for word in text.split():
+        board, axis, bounds = word[0], word[1:2], word[2:]
+        numbers = tuple(int(n) for n in bounds.split(",")) if axis else ()
+        cuts.append(Cut(int(board), axes[axis], (0, *numbers)) if axis else Cut(int(board)))
+    return tuple(cuts)
+
+
+def cut_plan(network, text):
+    """The plan of ``network`` under the cuts of a line; as many boards as they reach."""
+    cuts = cuts_of(text)
+    boards = max(cut.board + cut.count for cut in cuts)
+    return chain_plan(network, boards, lambda *_: cuts)
+
+
+def refolded(plan, foldings, dy_blocks=1, y_blocks=1):
+    """The plan whose part number k has some of (u, pc, pn, b) changed to ``foldings[k]``, with the least depths."""
+    stages = list(plan.stages)
+    for k, changes in foldings.items():
+        planned = dataclasses.replace(stages[k], folding=dataclasses.replace(stages[k].folding, **changes))
+        stages[k] = dataclasses.replace(planned, tile=tile_of(planned.fold))
+    plan = dataclasses.replace(plan, stages=tuple(stages))
+    return with_depths(plan, lambda planned: least_depths(planned, dy_blocks, y_blocks))
+
+
+def run_direct(plan, seed=0, depth=4, extreme=False, change=None, **options):
+    """Trains a plan on boards joined without links and compares everything; the result.
+
+    ``depth`` of the FIFOs between the boards; ``change``(files) makes other Verilog.
+    """
+
+    def joined(plan, files, options, seed):
+        return dict(files), read_ports(files), None
+
+    device = chain_device(plan, lambda plan: direct_files(plan, depth), seed, extreme=extreme)
+    if change is not None:
+        device = dataclasses.replace(device, files=change(device.files))
+    with mock.patch.object(hwgen.sim.run, "chain_simulation", joined):
+        return run(device, **{"seed": seed, "watchdog": 3000} | options)
