@@ -108,14 +108,10 @@ class LinkConditions:
 
 @dataclass(frozen=True)
 class LinkEndOutcome:
-    """An end's ``state``, ``counters`` and ``overflow``, and what the ``cable`` away from it counted.
-
-    ``before``: counters when both ends had come up, without faults but perhaps with half a frame seen.
-    """
+    """An end's ``state``, ``counters`` and ``overflow``, and what the ``cable`` away from it counted."""
 
     state: str
     counters: dict[str, int]
-    before: dict[str, int]
     overflow: bool
     cable: dict[str, int]
 
@@ -144,7 +140,7 @@ class LinkOutcome:
         found = []
         for name, end, cable in (("b", self.b, self.a.cable), ("a", self.a, self.b.cable)):
             for counter, fault in FAULTS.items():
-                counted = end.counters[counter] - end.before[counter]
+                counted = end.counters[counter]
                 if counted != cable[fault]:
                     found.append(f"{name}: {counter} = {counted}, cable: {fault} = {cable[fault]}")
         return found
@@ -238,9 +234,8 @@ def run_link(executable: Path, design: LinkDesign, conditions: LinkConditions) -
     def end(name: str) -> LinkEndOutcome:
         return LinkEndOutcome(
             LINK_STATES[values[f"{name}_state"]],
-            {counter: values[f"{name}_after_{k}"] for k, counter in enumerate(LINK_COUNTERS)},
-            {counter: values.get(f"{name}_before_{k}", 0) for k, counter in enumerate(LINK_COUNTERS)},
-            values[f"{name}_after_{OVERFLOW}"] != 0,
+            {counter: values[f"{name}_{k}"] for k, counter in enumerate(LINK_COUNTERS)},
+            values[f"{name}_{OVERFLOW}"] != 0,
             {
                 fault: values[f"{name}_{fault}"]
                 for fault in ("words", "frames", "damaged", "lost", "repeated", "most")

@@ -10,7 +10,7 @@ import hwgen.gateware.link
 __all__ = ["narrow_link"]
 
 _FOLDER = Path(hwgen.gateware.link.__file__).parent
-_MODULES = ("frames", "crc", "assembler", "ring", "sender", "receiver", "order", "grants")
+_MODULES = ("frames", "phy", "crc", "assembler", "ring", "sender", "receiver", "order", "grants")
 # The CRC is always 0: the cable changes the trailer of what it damages, so every damage is seen, and nothing else.
 _NARROW = {
     "frames": (

@@ -18,6 +18,7 @@ from hwgen.gateware.link.end import LinkEnd
 from hwgen.gateware.link.frames import HEADER, Kind
 from hwgen.gateware.link.order import Order
 from hwgen.gateware.link.receiver import Receiver
+from hwgen.gateware.link.sender import Sender
 
 
 def run(part, bench):
@@ -125,9 +126,30 @@ def test_receiver_forgets_half_a_frame_when_it_goes_down(moment):
 
     run(part, bench)
     first, last = [(1, 1), (2, 1), (3, 1)], [(7, 3), (8, 3)]
-    # A frame that lost its beginning is a bad one, and one that lost its end is none.
+    # A frame that lost its beginning or its end is none; the second and the third, run together, are a bad one.
     assert got == {4: [], 7: first + last}.get(moment, first if moment > 4 else [])
     assert sum(good) == bool(first[0] in got) + bool(last[0] in got)
+    assert good.count(0) == (moment < 4)
+
+
+@pytest.mark.parametrize("missing", range(5))
+def test_receiver_starts_in_the_middle_of_a_frame(missing):
+    """The rest of a frame is none; a whole one counts, though it is the first; later ones that are bad do."""
+    part, verdicts = Receiver(64, 5), []
+    sent = [*frame(64, 1, 2, 3)[missing:], *frame(64, 4), *frame(64, 5, 6)[1:], *frame(64, 7)]
+
+    async def bench(ctx):
+        ctx.set(part.up, 1)
+        for word in [*sent, *[None] * 4]:
+            ctx.set(part.i_valid, word is not None)
+            if word:
+                ctx.set(part.i, {"data": word[0], "last": word[1]})
+            if ctx.get(part.done):
+                verdicts.append(ctx.get(part.good))
+            await ctx.tick()
+
+    run(part, bench)
+    assert verdicts == [1] * (missing == 0) + [1, 0, 1]
 
 
 @pytest.mark.parametrize("replayed_at", [7, 300, 1023])
@@ -223,6 +245,39 @@ def test_crossing_survives_resets(periods):
     simulator.add_testbench(write)
     simulator.add_testbench(read, background=True)
     simulator.run()
+
+
+def test_a_level_counts_a_word_two_cycles_after_it_came():
+    """As Grants needs it: earlier or later, a limit would step back or promise too much."""
+    part, levels = Crossing(8, 4, writer="sync", reader="sync"), []
+
+    async def bench(ctx):
+        await ctx.tick().until(part.i.ready)
+        for cycle in range(9):
+            ctx.set(part.i.valid, cycle in (0, 1, 4))
+            levels.append(ctx.get(part.level))
+            await ctx.tick()
+
+    run(part, bench)
+    assert levels == [0, 0, 1, 2, 2, 2, 3, 3, 3]
+
+
+def test_a_sender_tells_at_most_in_every_third_cycle():
+    """As Grants needs it, under the most that there is to tell."""
+    part, told = Sender(64, 8), []
+
+    async def bench(ctx):
+        for port in (part.running, part.greeted, part.news, part.credit_news, part.o.ready):
+            ctx.set(port, 1)
+        ctx.set(part.next.frame.length, 1)
+        for cycle in range(300):
+            ctx.set(part.next_valid, cycle < 100 or cycle % 7 < 2)
+            if ctx.get(part.told):
+                told.append(cycle)
+            await ctx.tick()
+
+    run(part, bench)
+    assert min(b - a for a, b in zip(told, told[1:], strict=False)) == 3
 
 
 def test_verilog_of_an_end():

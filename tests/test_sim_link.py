@@ -72,6 +72,14 @@ def test_faults_from_the_start_and_any_order_of_resets(built, resets):
     check(built(conditions), conditions, LinkDesign())
 
 
+def test_the_rest_of_a_frame_is_no_crc_error(built):
+    """An end that leaves reset in the middle of one."""
+    base = LinkConditions(limit=200, periods=(4000, 6400, 4000, 3200), resets=(344_077, 1_638_187))
+    for shift in range(0, 64_000, 4567):
+        conditions = replace(base, resets=(base.resets[0], base.resets[1] + shift))
+        check(built(conditions), conditions, LinkDesign())
+
+
 @pytest.mark.parametrize("number", [1, 3, 17, 129])
 @pytest.mark.parametrize("spread", [1, 90])
 def test_injected_faults_are_counted_exactly(built, number, spread):

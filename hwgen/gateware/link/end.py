@@ -10,10 +10,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...plan.links import LINK_STATES
 from .assembler import Assembler
 from .crossing import Crossing
-from .frames import WIDTHS, PhySignature
+from .frames import WIDTHS
 from .grants import Grants
 from .greeting import Greeting
 from .order import Order
+from .phy import phy_signature
 from .receiver import Receiver
 from .ring import ReplayRing
 from .sender import Sender
@@ -86,7 +87,7 @@ class LinkEnd(wiring.Component):
                 "counter": Out(32),
                 "channel_valid": Out(len(tx) + len(rx)),
                 "channel_ready": Out(len(tx) + len(rx)),
-                "phy": Out(PhySignature(width)),
+                "phy": Out(phy_signature(width)),
             }
         )
 

@@ -1,13 +1,11 @@
-"""What travels on a cable: words, headers, the hello."""
+"""What travels on a cable: headers, the hello."""
 
 from __future__ import annotations
 
-from amaranth.lib import data, enum, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, enum
 
 __all__ = [
     "ACKNOWLEDGE", "CREDIT", "HEADER", "HELLO", "MAX_DEPTH", "MAX_FRAME_WORDS", "SEQUENCE_BITS", "WIDTHS", "Kind",
-    "PhySignature", "phy_word",
 ]  # fmt: skip
 
 WIDTHS = (64, 128, 256)
@@ -58,26 +56,3 @@ ACKNOWLEDGE = data.StructLayout({"sequence": SEQUENCE_BITS, "nack": 1})
 """What a good frame says of the other direction: the next sequence number expected, and whether to go back."""
 CREDIT = data.StructLayout({"channel": 4, "limit": 16})
 """Words that may have been sent in all on a channel (mod 2^16)."""
-
-
-def phy_word(width: int) -> data.StructLayout:
-    """A word on the cable: ``data``, and ``last`` on the trailer of a frame."""
-    return data.StructLayout({"data": width, "last": 1})
-
-
-class PhySignature(wiring.Signature):
-    """What a link end sees of its transceiver, from the end's side.
-
-    Members: ``tx`` stream of ``phy_word``; ``rx`` a word whenever ``rx_valid`` (it cannot be refused); ``up``: the
-    transceiver carries words.
-    """
-
-    def __init__(self, width: int):
-        super().__init__(
-            {
-                "tx": Out(stream.Signature(phy_word(width))),
-                "rx": In(phy_word(width)),
-                "rx_valid": In(1),
-                "up": In(1),
-            }
-        )

@@ -19,9 +19,10 @@ class Grants(wiring.Component):
 
     Parameters: ``depths``: words of credit of each channel; ``levels``: most words in each buffer.
 
-    Members: ``channel`` with ``word_valid``: a word goes into a buffer; ``level`` an array: words in a buffer,
-    two cycles after a word went in with that word; ``credit``; ``news``: it is a new limit; ``told``: it is being
-    told; ``high``: most words in any buffer since reset.
+    Members: ``channel`` with ``word_valid``: a word goes into a buffer; ``level`` an array: words in a buffer, with
+    a word two cycles after it went in, not earlier nor later (a limit that steps back is credit without end to the
+    Assembler); ``credit``; ``news``: it is a new limit; ``told``: it is being told, at most in every third cycle
+    (nothing new is found in the cycle of it nor in the one after); ``high``: most words in any buffer since reset.
     """
 
     def __init__(self, depths: tuple[int, ...], levels: tuple[int, ...]):

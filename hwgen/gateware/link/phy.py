@@ -12,7 +12,7 @@ LANE_BITS = 64
 
 
 def phy_word(width: int) -> data.StructLayout:
-    """A link word of ``width`` bits; ``last`` goes with the last one of a frame."""
+    """A link word of ``width`` bits; ``last`` goes with the trailer of a frame."""
     return data.StructLayout({"data": width, "last": 1})
 
 

@@ -9,7 +9,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from .crc import Crc32
-from .frames import HEADER, HELLO, MAX_FRAME_WORDS, Kind, phy_word
+from .frames import HEADER, HELLO, MAX_FRAME_WORDS, Kind
+from .phy import phy_word
 
 __all__ = ["Receiver", "tagged_word"]
 
@@ -27,6 +28,9 @@ class Receiver(wiring.Component):
     and ``hello`` (of a hello) are valid then. ``accept`` in that cycle commits its words; they leave by ``o`` in
     cycles with ``o_valid``, one a cycle, and nobody can refuse them. The memory never fills: a frame leaves
     faster than the next one comes. While not ``up`` nothing is read, and a frame that has begun is forgotten.
+
+    The first frame after reset or after ``up`` rose may be the rest of one that began before: if it is not good,
+    it is none, and ``done`` does not pulse.
 
     Parameters: ``width`` bits of a word; ``frame_words``: payload words of the longest frame.
     """
@@ -57,22 +61,26 @@ class Receiver(wiring.Component):
         crc = m.submodules.crc = Crc32(self.width)
         word = Signal(phy_word(self.width), reset_less=True)
         present, payload = Signal(), Signal()
-        first = Signal(init=1)
+        first, known = Signal(init=1), Signal()  # known: frames are, since the end of one was seen
+        ended, good = Signal(), Signal()
         longest = max(self.frame_words, 2)  # a hello has two words
         count = Signal(range(longest + 1), reset_less=True)
         long = Signal(reset_less=True)
-        m.d.sync += [word.eq(self.i), present.eq(self.i_valid & self.up), self.done.eq(0)]
+        m.d.sync += [word.eq(self.i), present.eq(self.i_valid & self.up), ended.eq(0), self.done.eq(0)]
         m.d.comb += [
             crc.data.eq(word.data),
             crc.start.eq(present & first),
             crc.valid.eq(present),
             payload.eq(present & ~first & ~word.last & (count != longest)),
+            good.eq(~first & ~long & (count == self.header.length) & (word.data == crc.crc)),
         ]
         with m.If(present):
             m.d.sync += [
                 first.eq(word.last),
-                self.done.eq(word.last),
-                self.good.eq(~first & ~long & (count == self.header.length) & (word.data == crc.crc)),
+                known.eq(known | word.last),
+                ended.eq(word.last),
+                self.done.eq(word.last & (known | good)),
+                self.good.eq(good),
             ]
             with m.If(first):
                 m.d.sync += [self.header.eq(word.data[:64]), count.eq(0), long.eq(0)]
@@ -83,16 +91,16 @@ class Receiver(wiring.Component):
         down = Signal()
         m.d.sync += down.eq(~self.up)
         with m.If(down):
-            m.d.sync += first.eq(1)
+            m.d.sync += [first.eq(1), known.eq(0)]
         with m.If(payload & (self.header.kind == Kind.HELLO)):
             with m.If(count == 0):
                 m.d.sync += self.identity.eq(word.data[:64])
             with m.Else():
                 m.d.sync += self.hello.eq(word.data[: HELLO.size])
-        self._stage(m, payload, word.data, down)
+        self._stage(m, payload, word.data, ended | down)
         return m
 
-    def _stage(self, m, payload, word, down):
+    def _stage(self, m, payload, word, over):
         memory = m.submodules.memory = Memory(shape=tagged_word(self.width), depth=self.slots, init=[])
         writer, reader = memory.write_port(), memory.read_port()
         end, committed = Signal(range(self.slots)), Signal(range(self.slots))
@@ -108,7 +116,7 @@ class Receiver(wiring.Component):
             m.d.sync += end.eq(end + 1)
         with m.If(self.done & self.accept):
             m.d.sync += committed.eq(end)
-        with m.Elif(self.done | down):
+        with m.Elif(over):
             m.d.sync += end.eq(committed)
         ready = Signal()
         m.d.comb += ready.eq(reader.addr != committed)

@@ -7,7 +7,8 @@ from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .crc import Crc32
-from .frames import ACKNOWLEDGE, CREDIT, HEADER, HELLO, SEQUENCE_BITS, Kind, phy_word
+from .frames import ACKNOWLEDGE, CREDIT, HEADER, HELLO, SEQUENCE_BITS, Kind
+from .phy import phy_word
 from .ring import NEXT
 
 __all__ = ["NEWS_DELAY", "Sender"]

@@ -63,7 +63,6 @@ class Bench {
             cycle();
             if (cycles_ > set_["patience"]) return finish(4);
         }
-        counters("before");
         const uint64_t start = cycles_, wanted = set_["a_limit"] * set_["down"] + set_["b_limit"] * set_["up"];
         const uint64_t down_at = start + set_["down_at"], down_until = down_at + set_["down_for"], patience = set_["patience"];
         uint64_t progress = start, total = 0;
@@ -156,19 +155,19 @@ class Bench {
         return injected_[0] == injections_ && injected_[1] == injections_ && !top_->a_marked && !top_->b_marked;
     }
 
-    void counters(const std::string& when) {
+    void counters() {
         snapshot_[0] = snapshot_[1] = true;
         wait_all(40);
         for (uint64_t k = 0; k < set_["counters"]; ++k) {
             top_->a_counter_select = top_->b_counter_select = k;
             wait_all(2);
-            print("a_" + when + "_" + std::to_string(k), top_->a_counter);
-            print("b_" + when + "_" + std::to_string(k), top_->b_counter);
+            print("a_" + std::to_string(k), top_->a_counter);
+            print("b_" + std::to_string(k), top_->b_counter);
         }
     }
 
     int finish(int code) {
-        counters("after");
+        counters();
         for (uint64_t k = 0; k < channels_; ++k) print("received_" + std::to_string(k), received(k));
         print("wrong", top_->wrong);
         print("a_state", top_->a_state);
