@@ -12,7 +12,7 @@ from hwgen.sim.ports import read_ports
 
 from hwgen import Formats, Model, nn
 from hwgen.plan.buffers import least_depths
-from hwgen.plan.cuts import Cut
+from hwgen.plan.cuts import Cut, axis_channels
 from hwgen.plan.foldings import tile_of
 
 __all__ = [
@@ -91,6 +91,7 @@ def mlp():
 def two_layers(rounding="nearest"):
     """Two small linear layers, both with ReLU, whose halves are alike."""
     layers = [
+        nn.Flatten(),
         nn.Linear(2, 4, u=1, pc=1, pn=2, name="first"),
         nn.ReLU(),
         nn.Linear(4, 4, u=1, pc=1, pn=1, name="second"),
@@ -114,6 +115,17 @@ def grouped():
     return _network("grouped", (2, 3, 4), layers, "nearest")
 
 
+@cache
+def tall():
+    """A column of pixels, whose rows are as short as can be."""
+    layers = [
+        nn.Conv2d(1, 2, 1, u=1, pc=1, pn=1, b=1, name="column"),
+        nn.Flatten(),
+        nn.Linear(48, 2, u=1, pc=8, pn=2, name="linear"),
+    ]
+    return _network("tall", (24, 1, 1), layers, "nearest")
+
+
 def cuts_of(text):
     """Cuts from a line as "0 0o2,5 1i3,6 …": the first board, then the axis and the bounds behind 0."""
     axes = {"o": "output_channels", "i": "input_channels", "g": "groups"}
@@ -128,6 +140,8 @@ def cuts_of(text):
 def cut_plan(network, text):
     """The plan of ``network`` under the cuts of a line; as many boards as they reach."""
     cuts = cuts_of(text)
+    for stage, cut in zip(network.stages, cuts, strict=True):
+        assert cut.count == 1 or cut.bounds[-1] == axis_channels(stage, cut.axis), (stage.name, cut)
     boards = max(cut.board + cut.count for cut in cuts)
     return chain_plan(network, boards, lambda *_: cuts)
 

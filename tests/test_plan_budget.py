@@ -127,6 +127,11 @@ def test_mixed_boards():
     check_budgets(plan, cluster, pace)
     rooms = [multiplier_room(digits(), board) for board in cluster.boards]
     assert rooms == [board.available("dsp") for board in cluster.boards]
+    clocks = [board.device.clock_mhz for board in cluster.boards]
+    assert min(clocks) < max(clocks)
+    slow = dataclasses.replace(cluster, links=(dataclasses.replace(LINK, gbps=0.01),))
+    with pytest.raises(ModelError, match=f" cycles of {min(clocks):g} MHz a sample, "):
+        check_budgets(plan, slow, pace)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +142,7 @@ def test_mixed_boards():
         ((25, 18), 26, 18, 2),
         ((18, 18), 24, 24, 4),
         ((27, 18), 27, 19, 2),
+        ((18, 18), 18, 36, 3),
     ],
 )
 def test_wide_products_take_several_dsps(widths, x, w, each):

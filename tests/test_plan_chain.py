@@ -9,18 +9,22 @@ import pytest
 from chain_cases import random_chain
 from chain_networks import cut_plan, digits, grouped, mlp, six_layers
 
+from hwgen.ir.stage import Stage
+from hwgen.ir.window import Window2d
+from hwgen.numeric import Q
 from hwgen.plan import latency as L
 from hwgen.plan.buffers import least_depths
-from hwgen.plan.chain import COMMAND_BITS, with_channel_depths
+from hwgen.plan.chain import COMMAND_BITS, part_folding, with_channel_depths
 from hwgen.plan.cuts import Cut
-from hwgen.plan.fold import legal_pc, legal_u
+from hwgen.plan.fold import Fold, Folding, legal_pc, legal_u
 from hwgen.plan.links import MAX_CHANNELS, Channel, channel_lanes
-from hwgen.plan.part import part_stage
+from hwgen.plan.part import Part, part_stage
 from hwgen.plan.planner import bottleneck, plan_network, predict
 from hwgen.plan.schedule import run_schedule
 from hwgen.plan.serial import plan_from_json, plan_to_json
 from hwgen.target import Cluster, Link
 
+Q8 = Q(8, 4)
 SEEDS = [seed for seed in range(100, 130) if random_chain(seed) is not None]
 
 
@@ -125,6 +129,21 @@ def test_receive_buffers_hold_a_round_trip():
 # --- Whole plans
 
 
+@pytest.mark.parametrize(
+    ("part", "wanted"),
+    [
+        (Part("output_channels", 0, 2, 0, 5), (3, 2, 3)),  # 12 outputs in 2 folds of 6: 5 in 2 of 3
+        (Part("output_channels", 1, 2, 5, 12), (3, 2, 4)),
+        (Part("input_channels", 0, 2, 0, 1), (3, 1, 6)),  # 7 inputs in 4 folds of 2: 1 in one of 1
+        (Part("input_channels", 1, 2, 1, 7), (3, 2, 6)),
+    ],
+)
+def test_parts_fold_as_often_as_their_whole(part, wanted):
+    stage = Stage("s", 0, Window2d(4, 4, (3, 3)), 7, 12, Q8, Q8, Q8, None, Q8, Q8, Q8)
+    folding = part_folding(Fold(stage, Folding(3, 2, 6, 4)), part)
+    assert (folding.u, folding.pc, folding.pn, folding.b) == (*wanted, 4)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_chain_is_legal(seed):
     plan = random_chain(seed)
@@ -177,7 +196,7 @@ PLANS = [
     (digits, "0 1 2"),
     (digits, "0o1,3 1i1,3 2o1,3"),
     (six_layers, "0 0 1 1 2 2"),
-    (mlp, "0i3,6 1o2,5 2"),
+    (mlp, "0i3,6 1o2,4 2"),
     (grouped, "0g1,4 1g5,8 2"),
 ]
 
