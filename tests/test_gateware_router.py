@@ -164,18 +164,36 @@ def test_reads_of_one_far_board_follow_each_other():
 
 def test_writes_never_wait_for_replies():
     """While the host takes no reply, writes to every board still arrive."""
-    part, passed = Line(2, 5, depth=8), []
+    part, taken = Line(2, 5, depth=8), []
     sent = [{"data": 0, "addr": 0, "board": 1, "write": 0}]
     sent += [{"data": 1, "addr": 0, "board": k % 2, "write": 1} for k in range(12)]
 
     async def bench(ctx):
         ctx.set(part.reply.ready, 0)
+        ctx.set(part.command.valid, 1)
         for _ in range(300):
-            _, _, moved = await ctx.tick().sample(part.command.valid & part.command.ready)
-            passed.append(moved)
+            ctx.set(part.command.payload, sent[len(taken)])
+            _, _, moved = await ctx.tick().sample(part.command.ready)
+            if moved:
+                taken.append(moved)
+            if len(taken) == len(sent):
+                return
 
-    run_streams(part, {"command": sent}, {}, bench=bench)
-    assert sum(passed) == len(sent)
+    run_streams(part, {}, {}, bench=bench)
+    assert len(taken) == len(sent)
+
+
+def test_a_command_that_has_passed_its_board_goes_no_further():
+    part = Router(2)
+
+    async def bench(ctx):
+        for board, own in ((0, 1), (1, 1), (2, 1), (3, 0), (255, 0)):
+            ctx.set(part.command.payload, {"data": 0, "addr": 0, "board": board, "write": 1})
+            ctx.set(part.command.valid, 1)
+            assert (ctx.get(part.own_command.valid), ctx.get(part.far_command.valid)) == (own, 1 - own)
+            await ctx.tick()
+
+    run_streams(part, {}, {}, bench=bench)
 
 
 @pytest.mark.parametrize("own", [0, 1])
