@@ -5,7 +5,7 @@ from functools import cache
 from unittest import mock
 
 import hwgen.sim.run
-from chain_cases import chain_device, chain_plan
+from chain_cases import SMALL_LINK, chain_device, chain_plan
 from device_cases import run, with_depths
 from direct_chain import direct_files
 from hwgen.sim.ports import read_ports
@@ -137,13 +137,13 @@ def cuts_of(text):
     return tuple(cuts)
 
 
-def cut_plan(network, text):
+def cut_plan(network, text, link=SMALL_LINK):
     """The plan of ``network`` under the cuts of a line; as many boards as they reach."""
     cuts = cuts_of(text)
     for stage, cut in zip(network.stages, cuts, strict=True):
         assert cut.count == 1 or cut.bounds[-1] == axis_channels(stage, cut.axis), (stage.name, cut)
     boards = max(cut.board + cut.count for cut in cuts)
-    return chain_plan(network, boards, lambda *_: cuts)
+    return chain_plan(network, boards, lambda *_: cuts, link)
 
 
 def refolded(plan, foldings, dy_blocks=1, y_blocks=1):
