@@ -10,12 +10,24 @@ from ..target import Board, Cluster
 from .links import Channel, LinkPlan
 from .plan import Plan, StagePlan
 
-__all__ = ["LINK_SHARE", "check_budgets", "dsps", "memory_bits", "multiplier_room", "needed_gbps"]
+__all__ = [
+    "LINK_SHARE",
+    "BudgetError",
+    "check_budgets",
+    "dsps",
+    "memory_bits",
+    "multiplier_room",
+    "needed_gbps",
+]
 
 LINK_SHARE = 0.96
 """Share of a link's words that carry payload, frames of full length: header, trailer, acknowledgements."""
 LUT_RAM_BITS = 16
 """Bits of memory that a look-up table is worth on average over a device, for what is too small for block RAM."""
+
+
+class BudgetError(ModelError):
+    """A board or a link cannot hold its part of a plan. Holds every one."""
 
 
 def _tiles(a: int, b: int, widths: tuple[int, int]) -> int:
@@ -74,7 +86,7 @@ def needed_gbps(link: LinkPlan, pace: int, clock_mhz: float) -> tuple[float, flo
 
 
 def check_budgets(plan: Plan, cluster: Cluster, pace: int) -> None:
-    """Raises ModelError naming every board and link that cannot hold its part, what it needs, and what to do."""
+    """Raises BudgetError naming every board and link that cannot hold its part, what it needs, and what to do."""
     problems: list[str] = []
     for index, board in enumerate(cluster.boards):
         device, own = board.device, plan.on(index)
@@ -108,4 +120,4 @@ def check_budgets(plan: Plan, cluster: Cluster, pace: int) -> None:
                     f"higher rate, cut elsewhere, or lower `array`"
                 )
     if problems:
-        raise ModelError(problems)
+        raise BudgetError(problems)

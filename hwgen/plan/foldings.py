@@ -22,8 +22,11 @@ TILE = (9, 8)
 """Largest tile; bigger arrays are grids of equal tiles."""
 
 
-def choose_foldings(network: Network, image_lanes: int = 1, boards: int = 1) -> tuple[Folding, ...]:
-    """One folding a stage, for so many boards. Raises ModelError naming every illegal wish with its legal values."""
+def choose_foldings(
+    network: Network, image_lanes: int = 1, multipliers: int = DEFAULT_MULTIPLIERS
+) -> tuple[Folding, ...]:
+    """One folding a stage; without any wish, of so many multipliers. Raises ModelError naming every illegal wish with
+    its legal values."""
     problems: list[str] = []
     fixed = [_wished(stage, problems) for stage in network.stages]
     if problems:
@@ -31,7 +34,7 @@ def choose_foldings(network: Network, image_lanes: int = 1, boards: int = 1) -> 
     given = [Fold(s, f).cycles for s, f in zip(network.stages, fixed, strict=True) if f is not None]
     pace = max(
         least_pace(network, image_lanes),
-        max(given) if given else _pace(network.stages, boards * DEFAULT_MULTIPLIERS),
+        max(given) if given else _pace(network.stages, multipliers),
     )
     chosen = tuple(
         folding or _cheapest(stage, pace) for stage, folding in zip(network.stages, fixed, strict=True)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..ir.stage import Network
+from ..ir.stage import Network, Wish
 from ..target import Cluster
 from . import latency as L
-from .budget import check_budgets, multiplier_room
+from .budget import BudgetError, check_budgets, multiplier_room
 from .buffers import stall_free_depths
 from .chain import chain_links, chain_stages, with_channel_depths
 from .cuts import Chooser, Cut, balanced_cuts
-from .foldings import choose_foldings
+from .foldings import DEFAULT_MULTIPLIERS, choose_foldings
 from .plan import Plan, Prediction
 from .schedule import Times, run_schedule
 
@@ -28,12 +28,29 @@ def plan_network(
 ) -> Plan:
     """The plan of one device, or of the boards of ``cluster``, that train ``network``.
 
-    Arrays as the user asked for, the others so that no stage is slower (see foldings); cuts as ``choose`` says; buffers
-    so deep that the schedule never waits for room; both are then predictions that simulation confirms. Raises
-    ModelError for an illegal folding or cut, and for a board or link that cannot hold what it gets.
+    Arrays as the user asked for, the others so that no stage is slower (see foldings); without any such wish as large
+    as boards and links hold. Cuts as ``choose`` says; buffers so deep that the schedule never waits for room; both are
+    then predictions that simulation confirms. Raises ModelError for an illegal folding or cut, and for a board or link
+    that cannot hold what it gets.
     """
+    if cluster is None:
+        return _plan(network, image_lanes, None, choose, DEFAULT_MULTIPLIERS)
+    room = sum(min(DEFAULT_MULTIPLIERS, multiplier_room(network, board)) for board in cluster.boards)
+    free = all(stage.array is None and stage.wish == Wish() for stage in network.stages)
+    while True:
+        try:
+            return _plan(network, image_lanes, cluster, choose, room)
+        except BudgetError:
+            if not free or room < len(network.stages):
+                raise
+            room = room * 7 // 8
+
+
+def _plan(
+    network: Network, image_lanes: int, cluster: Cluster | None, choose: Chooser, multipliers: int
+) -> Plan:
     boards = cluster.boards if cluster is not None else ()
-    foldings = choose_foldings(network, image_lanes, max(1, len(boards)))
+    foldings = choose_foldings(network, image_lanes, multipliers)
     cuts = tuple(Cut(0) for _ in network.stages)
     if cluster is not None:
         cuts = choose(network, foldings, [multiplier_room(network, board) for board in boards])
@@ -75,6 +92,9 @@ def bottleneck(plan: Plan) -> tuple[int, str]:
             candidates.append((words, f"{stage.name}.pool"))
             candidates.append((stage.M * fold.y_words, f"{stage.name}.pool"))
     candidates.append((L.loss_cycles(network.loss), "loss"))
+    for link in plan.links:
+        for channel in (*link.down, *link.up):
+            candidates.append((channel.words(link.width), f"link {link.index}.{channel.kind}"))
     return max(candidates, key=lambda pair: pair[0])
 
 
