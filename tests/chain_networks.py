@@ -119,11 +119,11 @@ def grouped():
 def tall():
     """A column of pixels, whose rows are as short as can be."""
     layers = [
-        nn.Conv2d(1, 2, 1, u=1, pc=1, pn=1, b=1, name="column"),
+        nn.Conv2d(1, 4, 1, u=1, pc=1, pn=1, b=1, name="column"),
         nn.Flatten(),
-        nn.Linear(48, 2, u=1, pc=8, pn=2, name="linear"),
+        nn.Linear(160, 2, u=1, pc=2, pn=1, name="linear"),
     ]
-    return _network("tall", (24, 1, 1), layers, "nearest")
+    return _network("tall", (40, 1, 1), layers, "nearest")
 
 
 def cuts_of(text):
