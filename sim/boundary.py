@@ -48,24 +48,19 @@ class BoundaryStream:
         return self.channel.kind in FORWARD
 
     @property
-    def pixels(self) -> int:
-        """Runs a sample."""
-        return 1 if self.channel.kind in ("label", "result") else self.channel.pixels
-
-    @property
     def words(self) -> int:
         """Link words a sample; of management none come."""
-        return self.pixels * self._layout.words_per_group * self.channel.beats(self.link.width)
+        return self.channel.words(self.link.width)
 
     @property
     def _layout(self) -> Layout:
         channel = self.channel
-        return Layout((self.pixels, 1, channel.run), 1, channel.lanes, channel.bits)
+        return Layout((self.channel.pixels, 1, channel.run), 1, channel.lanes, channel.bits)
 
     def pack(self, values: Ints) -> Words:
         """[samples, pixels, run] integers → link words [samples·words, 32-bit words of each]."""
         layout, width = self._layout, self.link.width
-        lanes = layout.to_lanes(values.reshape(len(values), self.pixels, 1, self.channel.run))
+        lanes = layout.to_lanes(values.reshape(len(values), self.channel.pixels, 1, self.channel.run))
         words = self.channel.beats(width) * width // 32
         return pack_lanes(lanes.reshape(-1, layout.lanes), layout.width, words).reshape(-1, width // 32)
 
@@ -74,7 +69,7 @@ class BoundaryStream:
         layout, width = self._layout, self.link.width
         whole = words.reshape(-1, self.channel.beats(width) * width // 32)
         values = layout.to_tensors(unpack_lanes(whole, layout.lanes, layout.width))
-        return values.reshape(-1, self.pixels, self.channel.run)
+        return values.reshape(-1, self.channel.pixels, self.channel.run)
 
 
 def boundary_streams(plan: Plan, board: int) -> tuple[list[BoundaryStream], list[BoundaryStream]]:

@@ -98,7 +98,13 @@ def test_sim_json(run, built, simulate):
     assert code == 0
     assert result == read_result(built)
     manifest = json.loads((built / "manifest.json").read_text())
-    head = {"command": "sim", "hwgen": hwgen.__version__, "build": manifest["build"], "seed": 9, "device": None}
+    head = {
+        "command": "sim",
+        "hwgen": hwgen.__version__,
+        "build": manifest["build"],
+        "seed": 9,
+        "device": None,
+    }
     assert result == {**SIMULATED, **head}
 
 
