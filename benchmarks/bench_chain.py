@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hwgen.sim.cables import CableOptions
@@ -75,9 +76,13 @@ def _row(name: str, source: Source, boards: int, cut: str, choose: Chooser) -> d
     plan = plan_network(source.network, cluster=cluster, choose=choose)
     chain = _Chain(source, plan)
     calm = simulate(chain, SimOptions(batches=BATCHES))
-    rough = (
-        simulate(chain, SimOptions(batches=BATCHES, cables=ROUGH, stall=0.02, seed=1)) if boards > 1 else calm
-    )
+    runs = [calm]
+    if boards > 1:
+        runs.append(simulate(chain, SimOptions(batches=BATCHES, cables=ROUGH, stall=0.02, seed=1)))
+    if boards == OWN_CLOCKS:
+        cables = replace(ROUGH, clocks=True)
+        runs.append(simulate(chain, SimOptions(batches=BATCHES, cables=cables, stall=0.02, seed=2)))
+    rough = runs[-1]
     faults = {
         kind: sum(end["counters"][kind] for end in rough["links"])
         for kind in ("crc_errors", "frames_lost", "frames_repeated", "frames_replayed")
@@ -85,8 +90,8 @@ def _row(name: str, source: Source, boards: int, cut: str, choose: Chooser) -> d
     found = {
         "network": name, "boards": boards, "cuts": cut,
         "parts": [f"{p.stage.name}:{p.part.cut}" for p in plan.stages],
-        "compared": calm["compared"] + (rough["compared"] if boards > 1 else 0),
-        "mismatched": calm["mismatched"] + rough["mismatched"],
+        "compared": sum(one["compared"] for one in runs),
+        "mismatched": sum(one["mismatched"] for one in runs),
         "faults": faults,
     }  # fmt: skip
     for unit in ("sample", "batch"):

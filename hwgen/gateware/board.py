@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 from ..plan.links import LINK_COUNTERS, LINK_PROTOCOL, SIDE_DOWN, SIDE_UP, LinkPlan
 from ..plan.plan import Plan
 from ..plan.registers import LINK_REGISTERS, LINK_STRIDE
+from ..target import MAX_BOARDS
 from .channels import Pack, Unpack
 from .command import COMMAND
 from .core import Core
@@ -82,7 +83,8 @@ class Board(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.core = core = self.core
-        m.submodules.router = router = Router(self.board)
+        # Behind the last board there is none: its core answers for all that are not there.
+        m.submodules.router = router = Router(self.board if "down" in self.links else MAX_BOARDS - 1)
         wiring.connect(m, router.own_command, core.command)
         wiring.connect(m, core.reply, router.own_reply)
         if self.board == 0:

@@ -19,7 +19,7 @@ class Router(wiring.Component):
     command goes to, ``reply.valid`` on the ``valid`` of the side whose turn it is.
 
     Members: ``command``, ``reply`` towards the host; ``own_command``, ``own_reply`` of this board; ``far_command``,
-    ``far_reply`` away from the host. ``board``: the number of this one, 0 at the host.
+    ``far_reply`` away from the host. ``board``: the highest number that is not further away, 0 at the host.
     """
 
     def __init__(self, board: int, pending: int = 511):
