@@ -27,15 +27,10 @@ __all__ = ["run"]
 BATCHES = 3
 BOARDS = (1, 2, 3, 5, 8)
 ROUGH = CableOptions(
-    latency=(0, 300),
-    jitter=20,
-    ber=1e-6,
-    loss=0.005,
-    repeat=0.005,
-    stutter=True,
-    reset_skew=5000,
-    clocks=True,
-)
+    latency=(0, 300), jitter=20, ber=1e-6, loss=0.005, repeat=0.005, stutter=True, reset_skew=5000
+)  # fmt: skip
+OWN_CLOCKS = 3
+"""Boards of the chains that run with a clock a board and link end too; each costs another compilation."""
 SPEED_RUNS = 5
 """Runs of one and of three boards in turn, of which the median ratio counts."""
 
