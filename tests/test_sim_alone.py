@@ -15,7 +15,9 @@ from hwgen.sim.boundary import boundary_streams, record
 from hwgen.sim.cables import CableOptions
 from hwgen.sim.compare import Comparison
 from hwgen.sim.lint import lint
+from hwgen.sim.program import Program
 from hwgen.sim.run import SimOptions, simulate
+from hwgen.sim.session import waiting_for
 from hwgen.sim.shares import Batch, backward_sums, forward_sums, inputs, part_counts
 from ref_networks import random_batch, random_parameters
 from small_device import rewired
@@ -287,6 +289,12 @@ def test_every_word_that_differs_is_named():
             lost, found = {**got, stream.port: got[stream.port][:-1]}, Comparison()
             recording.compare(lost, found)
             assert bool(found.mismatched) == bool(len(got[stream.port]))
+
+
+def test_what_a_stuck_board_waits_for():
+    program, sinks = Program(), boundary_streams(chain().plan, 2)[1]
+    program.received(5, 12)
+    assert waiting_for(program, 0, sinks) == "word 12 of link 2 down.y"
 
 
 def test_ports_of_a_board():
