@@ -13,7 +13,7 @@ from ..plan.plan import Plan
 from ..plan.registers import LINK_REGISTERS, channel_names
 from .alone_top import ALONE, alone_files
 from .boundary import Recording
-from .chain_top import CHAIN, Cable, chain_files
+from .chain_top import CHAIN, Cable, chain_files, knob
 from .layout import Words
 from .ports import STREAMS, Ports, read_ports
 from .surroundings import Clock, Reset, Setting, Surroundings
@@ -41,7 +41,8 @@ class CableOptions:
     """``latency`` (least, most) cycles of a cable, drawn for every direction, None: what the plan was made for;
     ``jitter`` cycles more at random; ``ber`` chance of a flipped bit; ``loss`` and ``repeat`` chances of a frame to
     be lost or to come twice; ``stutter``: transmitters pause one cycle in 33; boards leave reset within
-    ``reset_skew`` cycles, in any order; ``clocks``: every board and link end with a clock of its own."""
+    ``reset_skew`` cycles, in any order; ``clocks``: every board and link end with a clock of its own; ``down``
+    (first, last) cycles in which one of the cables, drawn, loses everything in both directions."""
 
     latency: tuple[int, int] | None = None
     jitter: int = 0
@@ -51,6 +52,7 @@ class CableOptions:
     stutter: bool = False
     reset_skew: int = 0
     clocks: bool = False
+    down: tuple[int, int] | None = None
 
 
 IDEAL = CableOptions()
@@ -89,7 +91,18 @@ def _settings(plan: Plan, options: CableOptions, rng: random.Random) -> tuple[li
     cables = [_cable(plan, direction, options, rng) for direction in range(2 * len(plan.cables))]
     words = max(cable.latency + cable.jitter for cable in cables) + 64
     settings = [one for direction, cable in enumerate(cables) for one in cable.settings(direction)]
+    if options.down is not None:
+        settings += _outage(rng.randrange(len(plan.cables)), *options.down)
     return settings, words.bit_length()
+
+
+def _outage(cable: int, first: int, last: int) -> list[Setting]:
+    """Both directions of a cable lose all between two cycles of the host's clock."""
+    return [
+        knob("down", direction, value, 0, cycle)
+        for value, cycle in ((1, first), (0, last))
+        for direction in (2 * cable, 2 * cable + 1)
+    ]
 
 
 def _reset(index: int, clock: int, options: CableOptions, rng: random.Random) -> Reset:

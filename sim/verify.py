@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..plan.plan import StagePlan
+from ..plan.registers import LINK_REGISTERS
 from ..ref.executor import COUNTS, BatchTrace, Reference
 from .boundary import AT_ONCE, Recording
 from .compare import Comparison
@@ -68,6 +69,9 @@ class Verifier:
             self._trace(samples, comparison)
         if session.trained:
             self._counters(session.counters, "at the end")
+        for (board, side), part in session.links.items():
+            overflow = int(self.results.reads[part][LINK_REGISTERS.index("overflow")])
+            self.comparison.equal(f"board{board}.link{side}.overflow", "at the end", overflow, 0)
         accuracy = self._evaluate() if session.evaluated is not None else None
         if fed:
             self._memories(session.memories, "at the end")

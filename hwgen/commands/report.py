@@ -19,6 +19,7 @@ __all__ = [
     "amount",
     "fraction",
     "natural",
+    "period",
     "positive",
     "repeats",
     "seed",
@@ -141,6 +142,17 @@ def span(text: str) -> tuple[int, int]:
     if high < low:
         raise argparse.ArgumentTypeError(f"{text!r}; give the smaller number first")
     return low, high
+
+
+def period(text: str) -> tuple[int, int]:
+    """An argument that is a range of cycles, "20000..30000"."""
+    first, dots, last = text.partition("..")
+    if not dots:
+        raise argparse.ArgumentTypeError(f"{text!r}; give two cycles, such as 20000..30000")
+    begin, end = _whole(first, 0, None), _whole(last, 0, None)
+    if end <= begin:
+        raise argparse.ArgumentTypeError(f"{text!r}; give the earlier cycle first")
+    return begin, end
 
 
 def _whole(text: str, least: int, most: int | None) -> int:

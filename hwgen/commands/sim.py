@@ -111,6 +111,12 @@ def _add_cable_arguments(parser: argparse.ArgumentParser) -> None:
         help="boards leave reset up to N cycles apart",
     )
     cables.add_argument(
+        "--link-down",
+        type=report.period,
+        metavar="N..M",
+        help="one of the cables loses everything from cycle N to M",
+    )
+    cables.add_argument(
         "--own-clocks", action="store_true", help="every board and link end has a clock of its own"
     )
     cables.add_argument(
@@ -195,6 +201,7 @@ def _simulate(build: Build, arguments: argparse.Namespace, progress: report.Prog
             stutter=arguments.stutter,
             reset_skew=arguments.reset_skew,
             clocks=arguments.own_clocks,
+            down=arguments.link_down,
         ),
     )
     progress(f"preparing the simulation with {arguments.simulator}")

@@ -127,7 +127,7 @@ class Board(wiring.Component):
         wiring.connect(m, end.phy, wiring.flipped(getattr(self, side)))
         address = self.core.link_address[: LINK_STRIDE.bit_length() - 1]
         value = Signal(32, name=f"{side}_value")
-        first = len(LINK_REGISTERS) - len(LINK_COUNTERS)
+        first = LINK_REGISTERS.index(LINK_COUNTERS[0])
         m.d.comb += [
             end.identity.eq(identity(self.build, self.board, number)),
             end.expected.eq(identity(self.build, peer, SIDE_UP if side == "down" else SIDE_DOWN)),

@@ -115,9 +115,10 @@ def stage_register(stage: int, counter: str) -> int:
 
 LINK_BASE = 0x8000
 LINK_STRIDE = 32
-LINK_REGISTERS: tuple[str, ...] = ("state", "peer_low", "peer_high", *LINK_COUNTERS)
+LINK_REGISTERS: tuple[str, ...] = ("state", "peer_low", "peer_high", *LINK_COUNTERS, "overflow")
 """Registers of each of a board's two links, at LINK_BASE + LINK_STRIDE·side (0: towards the host, 1: away from it):
-number of the state in links.LINK_STATES, identity that the peer showed, counters at the last snapshot."""
+number of the state in links.LINK_STATES, identity that the peer showed, counters at the last snapshot, and 1 if a
+receive buffer ever had no room for a word, which credits exclude."""
 
 
 def link_register(side: int, name: str) -> int:
