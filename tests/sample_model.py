@@ -19,7 +19,7 @@ SOURCE = textwrap.dedent("""
 """)
 
 
-def hand_plan(network):
+def hand_plan(network, cluster=None):
     """A plan with every kind of field: the numbers are plausible, not tuned."""
     stages = tuple(
         StagePlan(stage, Folding(stage.window.positions, 1, 1), (1, 1), Depths(2, 4, 3, 2, 2, 8, 8))

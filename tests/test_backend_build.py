@@ -70,7 +70,7 @@ def test_files_and_manifest(built):
     manifest = json.loads((built / "manifest.json").read_text())
     number = build_stubs.NUMBER + len((built / "plan.json").read_text())
     assert manifest == {
-        "format": 1,
+        "format": 2,
         "hwgen": hwgen.__version__,
         "build": f"0x{number:08x}",
         "seed": 3,
@@ -122,6 +122,7 @@ def test_result(tmp_path, source):
     assert result["multipliers"] == sum(stage["multipliers"] for stage in result["stages"]) == 9 * 2 + 3
     assert result["stages"][0] == {
         "name": "conv1",
+        "board": 0,
         "array": [9, 1],
         "folding": {"u": 9, "pc": 1, "pn": 1, "b": 1},
         "multipliers": 18,
@@ -189,8 +190,8 @@ def test_missing_directory(tmp_path):
     ("changes", "message"),
     [
         ({"hwgen": "0.0.9"}, r"(.+)/out: built by hwgen 0\.0\.9, this is \d+\.\d+\.\d+; build again"),
-        ({"format": 2}, r"(.+)/out: build directory of format 2, this is 1; build again"),
-        ({"format": 2, "files": KeyError}, r"(.+)/out: build directory of format 2, this is 1; build again"),
+        ({"format": 3}, r"(.+)/out: build directory of format 3, this is 2; build again"),
+        ({"format": 3, "files": KeyError}, r"(.+)/out: build directory of format 3, this is 2; build again"),
         (
             {"build": "0x00000000"},
             r".+/manifest\.json: build 0x00000000 is not that of plan\.json; build again",

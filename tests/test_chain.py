@@ -21,8 +21,15 @@ ROUGH = CableOptions(
     latency=(0, 60), jitter=5, ber=1e-5, loss=0.02, repeat=0.02, reset_skew=500, stutter=True
 )
 OWN = dataclasses.replace(ROUGH, clocks=True)
+MOST_CYCLES = 1500
+"""Of a batch, for a run under Icarus to take seconds and not minutes."""
 DRAWN = settings(
-    deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck), print_blob=False
+    max_examples=2,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=False,
 )
 
 
@@ -39,7 +46,7 @@ def faults(result):
 
 def check_random(seed, simulator="icarus"):
     plan = random_chain(seed)
-    assume(plan is not None)
+    assume(plan is not None and (simulator != "icarus" or plan.prediction.cycles_per_batch < MOST_CYCLES))
     cables = OWN if seed % 2 else ROUGH
     result = run(
         chain_device(plan, verilog.emit, seed), cables, seed=seed, stall=0.1 * (seed % 3), simulator=simulator
@@ -55,7 +62,6 @@ def check_random(seed, simulator="icarus"):
 @pytest.mark.parametrize("part", range(3))
 def test_random_cuts_over_rough_cables(part):
     @DRAWN
-    @settings(max_examples=2)
     @given(seed=st.integers(part * 1000, part * 1000 + 999))
     def check(seed):
         check_random(seed)
@@ -67,7 +73,6 @@ def test_random_cuts_over_rough_cables(part):
 @pytest.mark.parametrize("part", range(16))
 def test_many_random_cuts_over_rough_cables(part):
     @DRAWN
-    @settings(max_examples=2)
     @given(seed=st.integers(part * 10_000 + 5000, part * 10_000 + 9999))
     def check(seed):
         check_random(seed, "verilator" if part % 4 == 0 else "icarus")

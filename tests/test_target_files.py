@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hwgen import Cluster, Link, Model, nn
-from hwgen.commands.cluster import add_cluster_argument, resolve
+from hwgen.backend.build import resolve_cluster
+from hwgen.commands.cluster import add_cluster_argument
 from hwgen.errors import ModelError, TargetError
 from hwgen.frontend.loader import load_source
 from hwgen.target import Board, Fill
@@ -328,7 +329,7 @@ def model(cluster):
 def resolved(model, *argv):
     parser = argparse.ArgumentParser()
     add_cluster_argument(parser)
-    return resolve(parser.parse_args(argv), model)
+    return resolve_cluster(parser.parse_args(argv).cluster, model)
 
 
 def test_the_cluster_of_a_model(folder):

@@ -14,6 +14,7 @@ from typing import Any
 from .. import __version__
 from ..data import Dataset
 from ..errors import BuildError
+from ..frontend.dsl import Model
 from ..ir.initial import Parameters
 from ..plan.plan import Plan, StagePlan
 from ..plan.serial import plan_from_json, plan_to_json
@@ -21,7 +22,7 @@ from ..target import Cluster
 from .arrays import pack, unpack
 from .writer import require_writable, write_tree
 
-__all__ = ["FORMAT", "MANIFEST", "RESULT", "Build", "build", "load_build"]
+__all__ = ["FORMAT", "MANIFEST", "RESULT", "Build", "build", "load_build", "resolve_cluster"]
 
 FORMAT = 2
 """Version of the build directory's layout; another one is refused."""
@@ -72,8 +73,7 @@ def build(
     progress(f"loading {source}")
     loaded = load_source(source, seed)
     progress("planning")
-    boards = cluster if cluster is not None else loaded.model.cluster
-    plan = plan_network(loaded.network, cluster=Cluster.parse(boards) if isinstance(boards, str) else boards)
+    plan = plan_network(loaded.network, cluster=resolve_cluster(cluster, loaded.model))
     progress("emitting Verilog")
     verilog = emit(plan)
     files: dict[str, str | bytes] = {
@@ -105,6 +105,12 @@ def build(
     written = {**files, MANIFEST: _json(manifest), RESULT: _json(result)}
     write_tree(out, written, remove=before)
     return result
+
+
+def resolve_cluster(spec: str | None, model: Model) -> Cluster | None:
+    """The boards that ``spec`` names, else those of the model, else None: a device by itself. Raises TargetError."""
+    chosen = spec if spec is not None else model.cluster
+    return chosen if chosen is None or isinstance(chosen, Cluster) else Cluster.parse(chosen)
 
 
 def load_build(path: Path) -> Build:

@@ -43,15 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _text(result: Mapping[str, Any], out: Path) -> str:
-    rows = [("stage", "array", "multipliers", "multiply-accumulates a sample")]
+    chain = len(result["boards"]) > 1
+    rows = [["stage", *(["board"] if chain else []), "array", "multipliers", "multiply-accumulates a sample"]]
     for stage in result["stages"]:
         pk, pn = stage["array"]
-        rows.append(
-            (stage["name"], f"{pk}×{pn}", str(stage["multipliers"]), str(sum(stage["macs"].values())))
-        )
-    if len(result["boards"]) > 1:  # conv2@1 is a part of conv2 that stands on board 1; any other stands whole
-        places = [("board", *(str(stage["board"]) for stage in result["stages"]))]
-        rows = [(*row, place) for row, place in zip(rows, places[0], strict=True)]
+        place = [f"{stage['board']} {result['boards'][stage['board']]}"] if chain else []
+        macs = str(sum(stage["macs"].values()))
+        rows.append([stage["name"], *place, f"{pk}×{pn}", str(stage["multipliers"]), macs])
     return "\n".join(
         (
             report.table(rows),

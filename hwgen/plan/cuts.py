@@ -203,7 +203,7 @@ def _search(
         points += [(i, 0), *((i, c) for c in place.open(inside))]
     points.append((len(stages), 0))
     at = [_weight(stages, places, weights, point) for point in points]
-    least = {0: (0.0, 0, (points[0],))}
+    least: dict[int, tuple[float, int, tuple[Point, ...]]] = {0: (0.0, 0, (points[0],))}
     for board, capacity in enumerate(capacities):
         following: dict[int, tuple[float, int, tuple[Point, ...]]] = {}
         for start, (load, cuts, way) in least.items():
