@@ -12,7 +12,17 @@ from pathlib import Path
 
 __all__ = ["NAMES", "main"]
 
-NAMES = ("reference", "learning", "occupancy", "layers", "prediction", "emission", "links", "chain")
+NAMES = (
+    "reference",
+    "learning",
+    "occupancy",
+    "layers",
+    "prediction",
+    "emission",
+    "links",
+    "chain",
+    "link_cost",
+)
 """One module bench_NAME each, with ``run() -> dict``."""
 
 

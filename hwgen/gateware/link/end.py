@@ -23,7 +23,7 @@ from .tally import Tally
 __all__ = ["TX_WORDS", "LinkEnd"]
 
 TX_WORDS = 64
-"""Words of the FIFO before the assembler, a channel."""
+"""Most words of the FIFO before the assembler, a channel; no more than the peer can hold."""
 
 
 class LinkEnd(wiring.Component):
@@ -63,7 +63,7 @@ class LinkEnd(wiring.Component):
         if width not in WIDTHS:
             raise ValueError(f"LinkEnd: width {width}; {', '.join(map(str, WIDTHS))}")
         self.width, self.rx_depths = width, tuple(rx)
-        self.tx_fifos = [Crossing(width, TX_WORDS, writer="sync", reader="link") for _ in tx]
+        self.tx_fifos = [Crossing(width, min(TX_WORDS, depth), writer="sync", reader="link") for depth in tx]
         self.rx_fifos = [Crossing(width, depth, writer="link", reader="sync") for depth in rx]
         self.assembler = Assembler(width, tuple(tx), frame_words)
         self.ring = ReplayRing(width, replay_words, frame_words, timeout)
