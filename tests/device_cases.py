@@ -18,7 +18,7 @@ from hwgen.plan.fold import legal_pc, legal_u
 from hwgen.plan.plan import Depths, Plan
 from hwgen.plan.planner import plan_network
 
-__all__ = ["Device", "device_of", "random_device", "run", "with_depths"]
+__all__ = ["Device", "device_of", "doubled", "random_device", "run", "with_depths"]
 
 
 @dataclass(frozen=True)

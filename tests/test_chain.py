@@ -2,10 +2,11 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 from chain_cases import chain_device, chain_plan, random_chain
-from device_cases import with_depths
+from device_cases import doubled, with_depths
 from hwgen.sim.cables import CableOptions
 from hwgen.sim.run import SimOptions, simulate
 from hypothesis import HealthCheck, assume, given, settings
@@ -14,8 +15,13 @@ from ref_networks import random_network
 
 from hwgen.backend import verilog
 from hwgen.errors import BuildError, WatchdogError
+from hwgen.frontend.loader import load_source
 from hwgen.plan.buffers import least_depths
 from hwgen.plan.cuts import Cut
+from hwgen.plan.planner import plan_network
+from hwgen.target import Cluster
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 ROUGH = CableOptions(
     latency=(0, 60), jitter=5, ber=1e-5, loss=0.02, repeat=0.02, reset_skew=500, stutter=True
@@ -140,3 +146,37 @@ def test_a_store_one_row_short_hangs_and_the_board_is_named():
     plan = dataclasses.replace(plan, stages=(dataclasses.replace(conv, depths=short), *others))
     with pytest.raises(WatchdogError, match=r"stuck channel: board0:s0\.x \(valid, not ready"):
         run(chain_device(plan, verilog.emit), watchdog=3000)
+
+
+def deeper(plan):
+    """Every buffer of stages and links twice as deep."""
+    links = tuple(
+        dataclasses.replace(
+            link,
+            down=tuple(dataclasses.replace(c, depth=2 * c.depth) for c in link.down),
+            up=tuple(dataclasses.replace(c, depth=2 * c.depth) for c in link.up),
+        )
+        for link in plan.links
+    )
+    return dataclasses.replace(with_depths(plan, doubled), links=links)
+
+
+@pytest.mark.soak
+def test_planned_depths_are_enough_for_full_rate():
+    network = load_source(EXAMPLES / "digits.py").network
+    plan = plan_network(network, cluster=Cluster.chain("vc709", 3))
+    cycles = []
+    for own in (plan, deeper(plan)):
+        device = chain_device(own, verilog.emit, batches=5)
+        result = run(device, simulator="verilator", batches=3, gradients=False, watchdog=100_000)
+        for stage in result["stages"]:
+            for name, depth in stage["depths"].items():
+                assert stage["counters"][f"{name}_high"] <= depth
+        for end in result["links"]:
+            link = own.links[end["link"]]
+            received = link.up if end["board"] == end["link"] else link.down
+            assert end["counters"]["high"] <= max(channel.depth for channel in received)
+        cycles.append((result["cycles_per_sample"], result["cycles_per_batch"]))
+    (sample, batch), (sample_deep, batch_deep) = cycles
+    assert sample <= 1.002 * sample_deep
+    assert batch <= 1.005 * batch_deep
