@@ -52,5 +52,8 @@ class Crc32(wiring.Component):
         ]
         rows = (sum((column >> row & 1) << bit for bit, column in enumerate(columns)) for row in range(32))
         with m.If(self.valid):
-            m.d.sync += state.eq(Cat((mixed & row).xor() for row in rows))
+            # Bits by name: Yosys takes a mask apart into a wire a row, put together bit by bit in every cycle.
+            m.d.sync += state.eq(
+                Cat(Cat(mixed[b] for b in range(self.width) if row >> b & 1).xor() for row in rows)
+            )
         return m
