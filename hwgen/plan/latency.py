@@ -9,8 +9,8 @@ from ..ir.stage import Loss, Stage, Update
 from .plan import StagePlan
 
 __all__ = [
-    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency",
-    "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks", "update_cycles",
+    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW",
+    "back_latency", "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks", "update_cycles",
 ]  # fmt: skip
 
 WINDOW = 3
@@ -24,8 +24,10 @@ RELU = 1
 FIFO = 1
 FRAME = 1
 RELANE = 1
-LINK = 40
+LINK = 44
 """Both ends of a link beside the cable: packing, crossings of clocks, a short frame stored before it is checked."""
+LINK_SPREAD = 32
+"""Cycles by which a crossing may take longer: other channels' frames, and longer ones of its own."""
 CHUNK_BITS = 17
 """Bits of dW that one multiplication of the update takes."""
 

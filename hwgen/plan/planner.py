@@ -62,9 +62,10 @@ def _plan(
     plan = replace(plan, links=with_channel_depths(links, pace))
     # No version to wait for: the batch is as long as the run.
     endless = replace(network, update=replace(network.update, batch=1 << 20))
-    trip = 2 * sum(link.latency + L.LINK for link in links)
+    late = tuple(replace(link, latency=link.latency + L.LINK_SPREAD) for link in links)
+    trip = 2 * sum(link.latency + L.LINK for link in late)
     samples = PACED_SAMPLES + 2 * len(stages) + trip // pace
-    times = run_schedule(replace(plan, network=endless), samples, pace)
+    times = run_schedule(replace(plan, network=endless, links=late), samples, pace)
     deep = tuple(
         replace(planned, depths=stall_free_depths(planned, events)) if events.backward else planned
         for planned, events in zip(plan.stages, times.stages, strict=True)
