@@ -177,6 +177,4 @@ def test_planned_depths_are_enough_for_full_rate():
             received = link.up if end["board"] == end["link"] else link.down
             assert end["counters"]["high"] <= max(channel.depth for channel in received)
         cycles.append((result["cycles_per_sample"], result["cycles_per_batch"]))
-    (sample, batch), (sample_deep, batch_deep) = cycles
-    assert sample <= 1.002 * sample_deep
-    assert batch <= 1.005 * batch_deep
+    assert cycles[0] == cycles[1]

@@ -10,7 +10,8 @@ from .plan import StagePlan
 
 __all__ = [
     "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW",
-    "back_latency", "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks", "update_cycles",
+    "back_latency", "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks",
+    "update_cycles",
 ]  # fmt: skip
 
 WINDOW = 3
