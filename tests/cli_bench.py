@@ -58,6 +58,7 @@ SIMULATED = {
     "seconds": 0.5,
     "simulator": "verilator",
     "accuracy": None,
+    "links": [],
 }
 
 

@@ -11,6 +11,7 @@ from hwgen.sim import run as sim_run
 
 import hwgen
 from hwgen.errors import MismatchError, ToolError, WatchdogError
+from hwgen.plan.links import LINK_COUNTERS
 
 
 def test_sim(run, built, simulate):
@@ -225,6 +226,8 @@ def keys(result):
     found = set(result)
     for stage in result["stages"]:
         found |= {f"stages[].{key}" for key in stage}
+    for end in result.get("links", ()):
+        found |= {f"links[].{key}" for key in end}
     return found
 
 
@@ -238,11 +241,13 @@ def test_every_key_of_build_and_train_is_documented(run, source, tmp_path):
 def test_every_key_of_sim_is_documented(run, built, simulate):
     stage = {
         "name": "conv1",
+        "board": 0,
         "multipliers": 9,
         "occupancy": SIMULATED["occupancy"],
         "counters": {},
         "depths": {},
     }
-    simulate(stages=[stage])
+    counters = dict.fromkeys(LINK_COUNTERS, 0)
+    simulate(stages=[stage], links=[{"link": 0, "board": 0, "state": "up", "counters": counters}])
     result = json.loads(run("sim", built, "--json")[1])
     assert keys(result) | {"error", "exit_code"} == documented("sim")
