@@ -146,24 +146,21 @@ class Board(wiring.Component):
         end = self.ends[side]
         sent, received = (link.down, link.up) if side == "down" else (link.up, link.down)
         management = {
-            ("up", "rx"): router.command,
-            ("up", "tx"): router.reply,
-            ("down", "tx"): router.far_command,
-            ("down", "rx"): router.far_reply,
+            ("up", "rx"): (router.command, COMMAND),
+            ("up", "tx"): (router.reply, unsigned(32)),
+            ("down", "tx"): (router.far_command, COMMAND),
+            ("down", "rx"): (router.far_reply, unsigned(32)),
         }
-        for k, channel in enumerate(sent):
-            if channel.kind == "management":
-                port, shape = management[side, "tx"], COMMAND if side == "down" else unsigned(32)
-            else:
-                port, shape = getattr(self.core, f"{side}_{channel.kind}"), channel_shape(channel)
-            m.submodules[f"{side}_pack_{channel.kind}"] = pack = Pack(shape, link.width)
-            wiring.connect(m, port, pack.i)
-            wiring.connect(m, pack.o, end.tx[k])
-        for k, channel in enumerate(received):
-            if channel.kind == "management":
-                port, shape = management[side, "rx"], COMMAND if side == "up" else unsigned(32)
-            else:
-                port, shape = getattr(self.core, f"{side}_{channel.kind}"), channel_shape(channel)
-            m.submodules[f"{side}_unpack_{channel.kind}"] = unpack = Unpack(shape, link.width)
-            wiring.connect(m, end.rx[k], unpack.i)
-            wiring.connect(m, unpack.o, port)
+        for way, channels in (("tx", sent), ("rx", received)):
+            for k, channel in enumerate(channels):
+                port, shape = management[side, way]
+                if channel.kind != "management":
+                    port, shape = getattr(self.core, f"{side}_{channel.kind}"), channel_shape(channel)
+                if way == "tx":
+                    m.submodules[f"{side}_pack_{channel.kind}"] = part = Pack(shape, link.width)
+                    wiring.connect(m, port, part.i)
+                    wiring.connect(m, part.o, end.tx[k])
+                else:
+                    m.submodules[f"{side}_unpack_{channel.kind}"] = part = Unpack(shape, link.width)
+                    wiring.connect(m, end.rx[k], part.i)
+                    wiring.connect(m, part.o, port)
