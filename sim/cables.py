@@ -26,6 +26,7 @@ __all__ = [
     "dead_links",
     "device_channels",
     "link_results",
+    "rare_frames",
     "refused_link",
 ]
 
@@ -34,6 +35,8 @@ BOARD_PERIOD, LINK_PERIOD = 5000, 6206
 SPREAD = 0.02
 """Share by which independent clocks of boards differ; ends of links differ by a hundredth of that."""
 RESET_CYCLES = 8
+RARE = 0.1
+"""Share of full frames that come through below which a link is as good as dead."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,21 @@ def dead_links(plan: Plan, outputs: Mapping[str, int]) -> list[str]:
         f"link {link} at board {board} is {state}"
         for link, board, state in _states(plan, outputs)
         if state != "up"
+    ]
+
+
+def rare_frames(plan: Plan, options: CableOptions) -> list[str]:
+    """The link whose full frames hardly ever come through such a cable, in words; none: an empty list."""
+    chances = {
+        (1 - options.loss) * (1 - options.ber) ** (link.width * (link.frame_words + 2)): link
+        for link in plan.cables
+    }
+    if not chances or (chance := min(chances)) > RARE:
+        return []
+    link = chances[chance]
+    return [
+        f"a full frame of link {link.index} ({link.frame_words + 2} words of {link.width} bits) comes through whole "
+        f"with a chance of {chance:.1g}; lower --ber or --frame-loss, or raise --watchdog"
     ]
 
 

@@ -23,6 +23,7 @@ from .cables import (
     dead_links,
     device_channels,
     link_results,
+    rare_frames,
     refused_link,
 )
 from .cocotb_driver import run_cocotb
@@ -137,6 +138,7 @@ def simulate(
     elif plan.links:
         files, ports, around = chain_simulation(plan, files, options.cables, options.seed)
     else:
+        _no_cables(options.cables)
         ports = read_ports(files)
     probes = device_probes(plan, ports)
     network = plan.network
@@ -188,6 +190,14 @@ def _alone(plan: Plan, device: int) -> Plan:
     return plan.alone(device)
 
 
+def _no_cables(cables: CableOptions) -> None:
+    """Raises BuildError if conditions of cables were given for a single device."""
+    if cables != IDEAL:
+        raise BuildError(
+            "cables: this build is one board without links; leave the options of cables out, or build with --cluster"
+        )
+
+
 def _drive(
     plan: Plan, files: Mapping[str, str], session: Session, ports: Ports, directory: Path, options: SimOptions,
     progress: Callable[[int, int], None] | None,
@@ -198,7 +208,11 @@ def _drive(
     if trace is not None:
         trace.parent.mkdir(parents=True, exist_ok=True)
     conditions = Conditions(
-        stall=options.stall, seed=options.seed, watchdog=options.watchdog, trace=trace, poison=options.poison
+        stall=options.stall,
+        seed=options.seed,
+        watchdog=_patience(options),
+        trace=trace,
+        poison=options.poison,
     )
 
     def tell(results: int, cycles: int) -> None:
@@ -229,6 +243,11 @@ def _refused(status: int | None, outcome: Outcome) -> None:
             )
 
 
+def _patience(options: SimOptions) -> int:
+    """Cycles without progress until the hardware is stuck: nothing moves before the last board left reset."""
+    return options.watchdog + options.cables.reset_skew
+
+
 def _check_outcome(
     outcome: Outcome, session: Session, options: SimOptions, outputs: Mapping[str, int]
 ) -> None:
@@ -240,8 +259,9 @@ def _check_outcome(
     if outcome.results > outcome.fed:
         raise MismatchError(f"result: {outcome.results} results of {outcome.fed} images")
     waiting = waiting_for(session.program, outcome.op, session.sinks)
-    text = explain(outcome, device_channels(plan), waiting, options.watchdog)
-    raise WatchdogError("; ".join([text, *dead_links(plan, outputs)]))
+    text = explain(outcome, device_channels(plan), waiting, _patience(options))
+    causes = dead_links(plan, outputs) or rare_frames(plan, options.cables)
+    raise WatchdogError("; ".join([text, *causes]))
 
 
 def _device_number(boards: Sequence[Words]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chain_cases import chain_device, chain_plan, random_chain
 from device_cases import doubled, with_depths
-from hwgen.sim.cables import CableOptions
+from hwgen.sim.cables import CableOptions, rare_frames
 from hwgen.sim.run import SimOptions, simulate
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -104,6 +104,25 @@ def test_a_dead_cable_is_named_in_time():
         r"link 0 at board 0 is waiting; link 0 at board 1 is waiting",
         str(caught.value),
     )
+
+
+def test_cables_that_full_frames_hardly_survive():
+    plan = small_chain()
+    (link,) = plan.links
+    bits = link.width * (link.frame_words + 2)
+    assert rare_frames(plan, CableOptions(ber=1 / bits, loss=0.5)) == []
+    with pytest.raises(WatchdogError) as caught:
+        run(chain_device(plan, verilog.emit), CableOptions(ber=3e-3), watchdog=3000)
+    assert re.search(
+        rf"; a full frame of link 0 \({link.frame_words + 2} words of {link.width} bits\) comes through whole "
+        r"with a chance of \de-\d+; lower --ber or --frame-loss, or raise --watchdog$",
+        str(caught.value),
+    )
+
+
+def test_resets_further_apart_than_the_watchdog_waits():
+    result = run(chain_device(small_chain(), verilog.emit), CableOptions(reset_skew=20_000), watchdog=3000)
+    assert result["mismatched"] == 0
 
 
 def test_a_board_of_another_build_is_refused(monkeypatch):

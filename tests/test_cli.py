@@ -70,6 +70,14 @@ from hwgen.plan.registers import STAGE_COUNTERS
             )
             for value in ("1", "-0.1", "nan", "half")
         ),
+        *(
+            (
+                ["sim", "d", f"--{option}={value}"],
+                rf"hwgen: argument --{option}: '{value}'; give a whole number from 0 to {most}; see hwgen sim --help",
+            )
+            for option, most in (("jitter", 60000), ("reset-skew", 10000000))
+            for value in ("-1", str(most + 1), "x")
+        ),
     ],
 )
 def test_wrong_command_lines(run, arguments, message):

@@ -166,6 +166,15 @@ def test_devices_that_are_not_there():
         alone(single, 0)
 
 
+def test_conditions_of_cables_need_a_chain():
+    single = device_of(plan_network(chain().plan.network), files=lambda plan: {})
+    expected = (
+        r"^cables: this build is one board without links; leave the options of cables out, or build with"
+    )
+    with pytest.raises(BuildError, match=expected):
+        simulate(single, SimOptions(batches=1, cables=CableOptions(ber=1e-6)))
+
+
 def test_verilog_that_is_not_there():
     device = chain()
     files = {name: text for name, text in device.files.items() if "link" not in name}

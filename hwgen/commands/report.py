@@ -17,6 +17,7 @@ __all__ = [
     "LINE_SECONDS",
     "Progress",
     "amount",
+    "cycles",
     "fraction",
     "natural",
     "period",
@@ -24,6 +25,7 @@ __all__ = [
     "repeats",
     "seed",
     "show",
+    "skew",
     "span",
     "table",
     "write_result",
@@ -35,10 +37,10 @@ REDRAW_SECONDS = 0.1
 SEED_BITS = 32
 MOST_REPEATS = 1_000_000
 """Batches or epochs of one run: what it does, and what is read back, is held in memory."""
-
-
 MOST_LATENCY = 60_000
 """Cycles that the model of a cable can hold words back."""
+MOST_SKEW = 10_000_000
+"""Cycles from the first board's reset to the last one's: nothing else happens in them."""
 
 
 class Progress:
@@ -116,6 +118,16 @@ def repeats(text: str) -> int:
 def natural(text: str) -> int:
     """An argument that is a whole number from 0."""
     return _whole(text, 0, None)
+
+
+def cycles(text: str) -> int:
+    """An argument that is a time on a cable."""
+    return _whole(text, 0, MOST_LATENCY)
+
+
+def skew(text: str) -> int:
+    """An argument that is a time between resets."""
+    return _whole(text, 0, MOST_SKEW)
 
 
 def seed(text: str) -> int:

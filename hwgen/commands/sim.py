@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed",
         type=report.seed,
         metavar="N",
-        help="order of the samples and of stalls (default: the build's)",
+        help="order of the samples, stalls, faults of cables (default: the build's)",
     )
     parser.add_argument(
         "--stall",
@@ -88,7 +88,7 @@ def _add_cable_arguments(parser: argparse.ArgumentParser) -> None:
         help="cycles of a cable, drawn for every direction (default: what the plan was made for)",
     )  # fmt: skip
     cables.add_argument(
-        "--jitter", type=report.natural, default=0, metavar="N", help="up to N cycles more at random"
+        "--jitter", type=report.cycles, default=0, metavar="N", help="up to N cycles more at random"
     )
     cables.add_argument(
         "--ber", type=report.fraction, default=0.0, metavar="P", help="chance of a flipped bit"
@@ -105,7 +105,7 @@ def _add_cable_arguments(parser: argparse.ArgumentParser) -> None:
     )
     cables.add_argument(
         "--reset-skew",
-        type=report.natural,
+        type=report.skew,
         default=0,
         metavar="N",
         help="boards leave reset up to N cycles apart",
