@@ -288,6 +288,7 @@ def test_the_examples_of_the_documentation_run(load):
 
 def test_the_readme_shows_the_example():
     page = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (block,) = (each for each in blocks if "model = Model(" in each)
     lines = (EXAMPLES / "digits.py").read_text(encoding="utf-8").partition('"""\n\n')[2].splitlines()
     assert block.splitlines() == [line for line in lines if not line.startswith("#")]

@@ -63,9 +63,9 @@ class LinkEnd(wiring.Component):
         if width not in WIDTHS:
             raise ValueError(f"LinkEnd: width {width}; {', '.join(map(str, WIDTHS))}")
         self.width, self.rx_depths = width, tuple(rx)
+        self.assembler = Assembler(width, tuple(tx), frame_words)
         self.tx_fifos = [Crossing(width, min(TX_WORDS, depth), writer="sync", reader="link") for depth in tx]
         self.rx_fifos = [Crossing(width, depth, writer="link", reader="sync") for depth in rx]
-        self.assembler = Assembler(width, tuple(tx), frame_words)
         self.ring = ReplayRing(width, replay_words, frame_words, timeout)
         self.sender = Sender(width, heartbeat)
         self.receiver = Receiver(width, frame_words)
