@@ -70,7 +70,7 @@ def test_files_and_manifest(built):
     manifest = json.loads((built / "manifest.json").read_text())
     number = build_stubs.NUMBER + len((built / "plan.json").read_text())
     assert manifest == {
-        "format": 2,
+        "format": 3,
         "hwgen": hwgen.__version__,
         "build": f"0x{number:08x}",
         "seed": 3,
@@ -190,8 +190,8 @@ def test_missing_directory(tmp_path):
     ("changes", "message"),
     [
         ({"hwgen": "0.0.9"}, r"(.+)/out: built by hwgen 0\.0\.9, this is \d+\.\d+\.\d+; build again"),
-        ({"format": 3}, r"(.+)/out: build directory of format 3, this is 2; build again"),
-        ({"format": 3, "files": KeyError}, r"(.+)/out: build directory of format 3, this is 2; build again"),
+        ({"format": 2}, r"(.+)/out: build directory of format 2, this is 3; build again"),
+        ({"format": 2, "files": KeyError}, r"(.+)/out: build directory of format 2, this is 3; build again"),
         (
             {"build": "0x00000000"},
             r".+/manifest\.json: build 0x00000000 is not that of plan\.json; build again",

@@ -24,7 +24,7 @@ from .writer import require_writable, write_tree
 
 __all__ = ["FORMAT", "MANIFEST", "RESULT", "Build", "build", "load_build", "resolve_cluster"]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the build directory's layout; another one is refused."""
 MANIFEST = "manifest.json"
 RESULT = "result.json"

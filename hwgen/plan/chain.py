@@ -12,6 +12,7 @@ from .buffers import least_depths
 from .cuts import Cut, parts_of
 from .fold import Fold, Folding
 from .foldings import tile_of
+from .layout import Layout, Placement
 from .links import Channel, LinkPlan, channel_lanes
 from .part import Part, part_stage
 from .plan import Depths, StagePlan
@@ -20,7 +21,8 @@ __all__ = [
     "COMMAND_BITS",
     "FRAME_WORDS",
     "chain_links",
-    "chain_stages",
+    "cut_layout",
+    "layout_stages",
     "part_folding",
     "with_channel_depths",
 ]
@@ -47,18 +49,24 @@ def part_folding(whole: Fold, part: Part) -> Folding:
     return folding
 
 
-def chain_stages(network: Network, foldings: Sequence[Folding], cuts: Sequence[Cut]) -> tuple[StagePlan, ...]:
+def cut_layout(network: Network, foldings: Sequence[Folding], cuts: Sequence[Cut]) -> Layout:
+    """All parts in the order of the chain, folded as their whole stages are."""
+    return tuple(
+        Placement(i, cut.board + part.index, part_folding(Fold(stage, folding), part), part)
+        for i, (stage, folding, cut) in enumerate(zip(network.stages, foldings, cuts, strict=True))
+        for part in parts_of(cut)
+    )
+
+
+def layout_stages(network: Network, layout: Layout) -> tuple[StagePlan, ...]:
     """All parts in the order of the chain, with the least depths."""
     found = []
-    for stage, folding, cut in zip(network.stages, foldings, cuts, strict=True):
-        for part in parts_of(cut):
-            board = cut.board + part.index
-            own = part_folding(Fold(stage, folding), part)
-            planned = StagePlan(
-                part_stage(stage, part, board), own, (1, 1), Depths(1, 1, 1, 1, 1, 1, 1), part, board
-            )
-            planned = replace(planned, tile=tile_of(planned.fold))
-            found.append(replace(planned, depths=least_depths(planned, 2, 2)))
+    for place in layout:
+        own = part_stage(network.stages[place.stage], place.part, place.board)
+        none = Depths(1, 1, 1, 1, 1, 1, 1)
+        planned = StagePlan(own, place.folding, (1, 1), none, place.part, place.board, place.storage)
+        planned = replace(planned, tile=tile_of(planned.fold))
+        found.append(replace(planned, depths=least_depths(planned, 2, 2)))
     return tuple(found)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.stage import Network, Stage
 from .fold import Fold, Folding
+from .layout import USUAL, Storage
 from .links import LinkPlan
 from .part import WHOLE, Part
 
@@ -46,6 +47,7 @@ class StagePlan:
     depths: Depths
     part: Part = WHOLE
     board: int = 0
+    storage: Storage = USUAL
 
     @property
     def fold(self) -> Fold:

@@ -11,13 +11,14 @@ from ..target import Cluster
 from . import latency as L
 from .budget import BudgetError, check_budgets, multiplier_room
 from .buffers import stall_free_depths
-from .chain import chain_links, chain_stages, with_channel_depths
+from .chain import chain_links, cut_layout, layout_stages, with_channel_depths
 from .cuts import Chooser, Cut, balanced_cuts
 from .foldings import DEFAULT_MULTIPLIERS, choose_foldings
+from .layout import Layout, check_layout
 from .plan import Plan, Prediction
 from .schedule import Times, run_schedule
 
-__all__ = ["bottleneck", "plan_network", "predict"]
+__all__ = ["bottleneck", "plan_layout", "plan_network", "predict"]
 
 PACED_SAMPLES = 8
 """Samples from which on the paced schedule repeats itself, for any chain whose pipeline holds fewer."""
@@ -49,14 +50,24 @@ def plan_network(
 def _plan(
     network: Network, image_lanes: int, cluster: Cluster | None, choose: Chooser, multipliers: int
 ) -> Plan:
-    boards = cluster.boards if cluster is not None else ()
     foldings = choose_foldings(network, image_lanes, multipliers)
     cuts = tuple(Cut(0) for _ in network.stages)
     if cluster is not None:
-        cuts = choose(network, foldings, [multiplier_room(network, board) for board in boards])
-    stages = chain_stages(network, foldings, cuts)
+        cuts = choose(network, foldings, [multiplier_room(network, board) for board in cluster.boards])
+    return plan_layout(network, cut_layout(network, foldings, cuts), image_lanes, cluster)
+
+
+def plan_layout(
+    network: Network, layout: Layout, image_lanes: int = 1, cluster: Cluster | None = None
+) -> Plan:
+    """The plan of a layout: buffers so deep that the schedule never waits for room, and what it is predicted to do.
+
+    Raises ModelError for a layout that is none, BudgetError for a board or link that cannot hold what it gets.
+    """
+    check_layout(network, layout, len(cluster.boards) if cluster is not None else 1)
+    stages = layout_stages(network, layout)
     links = chain_links(network, stages, cluster) if cluster is not None else ()
-    names = tuple(board.name for board in boards) or ("",)
+    names = tuple(board.name for board in cluster.boards) if cluster is not None else ("",)
     plan = Plan(network, stages, image_lanes, Prediction(0, 0, 0, "", 0), names, links)
     pace, _ = bottleneck(plan)
     plan = replace(plan, links=with_channel_depths(links, pace))

@@ -1,0 +1,73 @@
+"""Which part of which stage stands where, how it is folded and stored: what a search chooses and a plan is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ModelError
+from ..ir.stage import Network
+from .fold import Folding
+from .part import WHOLE, Part
+
+__all__ = ["MASTERS", "MEMORIES", "USUAL", "Layout", "Placement", "Storage", "check_layout"]
+
+MASTERS = ("here", "memory", "up", "down")
+"""Where a part's master weights are: beside the weights, in the board's external memory, on the board before (towards
+the host) or behind."""
+MEMORIES = ("auto", "distributed", "block", "ultra")
+"""Kinds of on-chip memory; "auto" leaves it to the synthesis."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How a part keeps its weights and samples. No choice here changes a bit of any result.
+
+    ``copy``: forward has a memory of weights of its own; False: forward and backward take turns at one (b >= 2).
+    ``master`` is one of MASTERS, ``weights`` and ``samples`` one of MEMORIES. ``again``: of a cut by output channels
+    only the first part keeps the samples, and sends them again for the gradient; the same for all parts.
+    """
+
+    copy: bool = True
+    master: str = "here"
+    weights: str = "auto"
+    samples: str = "auto"
+    again: bool = False
+
+
+USUAL = Storage()
+"""What a plan without a search takes."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One part of stage ``stage`` on board ``board``."""
+
+    stage: int
+    board: int
+    folding: Folding
+    part: Part = WHOLE
+    storage: Storage = USUAL
+
+
+Layout = tuple[Placement, ...]
+"""All parts of a network in the order of the chain."""
+
+
+def check_layout(network: Network, layout: Layout, boards: int) -> None:
+    """Raises ModelError unless every stage is there, in order, its parts on consecutive boards and no board empty."""
+    expected, board = [], -1
+    for placement in layout:
+        part = placement.part
+        expected.append((placement.stage, part.index))
+        step = placement.board - board
+        if step not in (0, 1) or (not part.first and step != 1):
+            raise ModelError(
+                f"layout: part {part.index} of stage {placement.stage} on board {placement.board} behind {board}; "
+                "parts stand in a line, those of one stage on consecutive boards, and no board is empty"
+            )
+        board = placement.board
+    counts = {placement.stage: placement.part.count for placement in layout}
+    if expected != [(i, p) for i in range(len(network.stages)) for p in range(counts.get(i, 1))]:
+        raise ModelError(f"layout: parts {expected} are not those of {len(network.stages)} stages in their order")
+    if board != boards - 1:
+        raise ModelError(f"layout: {board + 1} boards used of {boards}; take fewer boards")
