@@ -68,6 +68,8 @@ def check_layout(network: Network, layout: Layout, boards: int) -> None:
         board = placement.board
     counts = {placement.stage: placement.part.count for placement in layout}
     if expected != [(i, p) for i in range(len(network.stages)) for p in range(counts.get(i, 1))]:
-        raise ModelError(f"layout: parts {expected} are not those of {len(network.stages)} stages in their order")
+        raise ModelError(
+            f"layout: parts {expected} are not those of {len(network.stages)} stages in their order"
+        )
     if board != boards - 1:
         raise ModelError(f"layout: {board + 1} boards used of {boards}; take fewer boards")
