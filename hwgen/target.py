@@ -93,7 +93,8 @@ class Device:
     """An FPGA. ``part`` is the name that vendor tools take.
 
     ``dsp`` multipliers of ``dsp_kind``, each ``dsp_widths`` bits signed; ``bram`` and ``uram`` memories of
-    ``bram_bits`` and ``uram_bits``; ``lut``, ``ff``; ``clock_mhz`` the logic clock that plans assume, in MHz.
+    ``bram_bits`` and ``uram_bits``; ``lut``, ``ff``; of the LUTs ``lut_ram`` can be memory of ``lut_ram_bits``
+    each; ``clock_mhz`` the logic clock that plans assume, in MHz.
     Raises TargetError naming every wrong field.
     """
 
@@ -112,6 +113,8 @@ class Device:
     clock_mhz: float
     uram_bits: int = 0
     uram: int = 0
+    lut_ram_bits: int = 0
+    lut_ram: int = 0
 
     def __post_init__(self) -> None:
         fields = Fields(self, "device")
@@ -120,11 +123,18 @@ class Device:
         fields.wholes("dsp_widths", 2, 2, 64)
         fields.whole("bram_bits", 256, 1 << 24)
         fields.whole("uram_bits", 0, 1 << 24)
-        for name in RESOURCES:
+        fields.whole("lut_ram_bits", 0, 1024)
+        for name in (*RESOURCES, "lut_ram"):
             fields.whole(name, 0, 100_000_000)
         fields.real("clock_mhz", 0, 2000, "MHz", above=True)
-        if not fields.problems and self.uram and not self.uram_bits:
-            fields.say(f"uram = {self.uram} without uram_bits; give the bits of one")
+        if not fields.problems:
+            for name in ("uram", "lut_ram"):
+                if (count := getattr(self, name)) and not getattr(self, f"{name}_bits"):
+                    fields.say(f"{name} = {count} without {name}_bits; give the bits of one")
+            if self.lut_ram > self.lut:
+                fields.say(
+                    f"lut_ram = {self.lut_ram} of lut = {self.lut}; give those of the LUTs that can be memory"
+                )
         fields.done()
 
 
@@ -176,9 +186,13 @@ class Board:
         fields.store("sources", tuple(sources))
 
     def available(self, resource: str) -> int:
-        """How many of one of RESOURCES a plan may use: the device's count times the fill limit, rounded down."""
+        """How many of one of RESOURCES a plan may use: the device's count times the fill limit, rounded down.
+
+        Of "lut_ram" as many as the limit of "lut" says; they are LUTs too.
+        """
         count: int = getattr(self.device, resource)
-        return floor(count * Fraction(repr(getattr(self.fill, resource))))
+        limit: float = getattr(self.fill, "lut" if resource == "lut_ram" else resource)
+        return floor(count * Fraction(repr(limit)))
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def test_exactly_enough_dsps_are_enough():
 
 
 def test_too_little_memory_is_named():
-    cluster = cluster_of(["vc709", "vc709"], board_0={"bram": 1, "lut": 100})
+    cluster = cluster_of(["vc709", "vc709"], board_0={"bram": 1, "lut": 100, "lut_ram": 0})
     board = cluster.boards[0]
     room = board.available("bram") * board.device.bram_bits + board.available("lut") * 16
     plan = planned(six_layers(), "0 0 0 1 1 1", cluster_of(["vc709", "vc709"]))

@@ -109,9 +109,16 @@ def test_equal_targets_have_an_equal_text():
 )
 def test_what_a_plan_may_use(count, fill, available):
     for resource in RESOURCES:
-        device = dataclasses.replace(U280.device, **{resource: count})
+        device = dataclasses.replace(U280.device, lut_ram=0, **{resource: count})
         board = dataclasses.replace(U280, device=device, fill=Fill(**{resource: fill}))
         assert board.available(resource) == available == int(count * Fraction(str(fill)))
+
+
+@pytest.mark.parametrize(("fill", "available"), [(0.7, 121_940), (1, 174_200), (0, 0)])
+def test_luts_that_may_be_memory(fill, available):
+    board = dataclasses.replace(VC709, fill=Fill(lut=fill))
+    assert board.available("lut_ram") == available
+    assert (board.device.lut_ram, board.device.lut_ram_bits) == (174_200, 64)
 
 
 LINKS = [
@@ -190,6 +197,10 @@ DEVICES = [
     ({"clock_mhz": 0}, "clock_mhz = 0; give a number above 0 and up to 2000 MHz"),
     ({"clock_mhz": 10**400}, f"clock_mhz = 1{'0' * 56}...; give a number above 0 and up to 2000 MHz"),
     ({"uram": 5}, "uram = 5 without uram_bits; give the bits of one"),
+    ({"lut_ram_bits": 0}, "lut_ram = 174200 without lut_ram_bits; give the bits of one"),
+    ({"lut_ram_bits": 1025}, "lut_ram_bits = 1025; give an integer in 0..1,024"),
+    ({"lut_ram": -1}, "lut_ram = -1; give an integer in 0..100,000,000"),
+    ({"lut_ram": 433_201}, "lut_ram = 433201 of lut = 433200; give those of the LUTs that can be memory"),
 ]
 
 
@@ -209,7 +220,7 @@ def test_wrong_fill_limits(value):
 def test_all_wrong_fields_are_told_at_once():
     assert len(problems(lambda: Link(0, 0, "", "", -1))) == 5
     assert len(problems(lambda: Fill(2, 2, 2, 2, 2))) == 5
-    assert len(problems(lambda: Device(*[None] * 15))) == 15
+    assert len(problems(lambda: Device(*[None] * 17))) == 17
     assert len(problems(lambda: Board("", *[-1] * 9))) == 10
 
 

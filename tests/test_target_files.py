@@ -252,9 +252,9 @@ CLUSTER_FILES = [
      ["[boards.mine]: name = 'you'; the heading says it, drop it"]),
     ('chain = "mine"\n' + OWN + "dps = 3\nlutt = 4",
      ["[boards.mine.device] has no field 'dps'; did you mean dsp? it takes name, vendor, family, part, dsp_kind, "
-      "dsp_widths, dsp, bram_kind, bram_bits, bram, lut, ff, clock_mhz, uram_bits, uram",
+      "dsp_widths, dsp, bram_kind, bram_bits, bram, lut, ff, clock_mhz, uram_bits, uram, lut_ram_bits, lut_ram",
       "[boards.mine.device] has no field 'lutt'; did you mean lut? it takes name, vendor, family, part, dsp_kind, "
-      "dsp_widths, dsp, bram_kind, bram_bits, bram, lut, ff, clock_mhz, uram_bits, uram"]),
+      "dsp_widths, dsp, bram_kind, bram_bits, bram, lut, ff, clock_mhz, uram_bits, uram, lut_ram_bits, lut_ram"]),
     ('chain = "mine"\n' + OWN.replace("lut = 41000", "lut = -1").replace("dsp = 240\n", ""),
      ["[boards.mine.device] lacks dsp; give it"]),
     ('chain = "mine"\n' + OWN.replace("lut = 41000", "lut = -1") + "[boards.mine.fill]\ndsp = 2",
@@ -292,8 +292,8 @@ BOARD_FILES = [
      ["[sources] has no field 'lut'; it takes name, device, memory_bytes, memory_gbytes_per_s, transceivers, "
       "transceiver_gbps, clocks, fill, link, sources, device.name, device.vendor, device.family, device.part, "
       "device.dsp_kind, device.dsp_widths, device.dsp, device.bram_kind, device.bram_bits, device.bram, device.lut, "
-      "device.ff, device.clock_mhz, device.uram_bits, device.uram, fill.dsp, fill.bram, fill.uram, fill.lut, "
-      "fill.ff, link.lanes, link.gbps, link.encoding, link.adapter, link.latency"]),
+      "device.ff, device.clock_mhz, device.uram_bits, device.uram, device.lut_ram_bits, device.lut_ram, fill.dsp, "
+      "fill.bram, fill.uram, fill.lut, fill.ff, link.lanes, link.gbps, link.encoding, link.adapter, link.latency"]),
     ("name = 'a'\n[device]" + DEVICE + "[sources]\ndevice = 3", ["board a: sources.device = 3; give a text"]),
 ]  # fmt: skip
 
