@@ -273,9 +273,27 @@ def test_train_text(run, source):
     assert re.fullmatch(
         r"1 epochs in \d+\.\d s: 8 batches of 2\n"
         r"mean loss: (\d\.\d{4}) in the first epoch, \1 in the last\n"
-        r"accuracy on held-out samples: \d+\.\d\d%\n",
+        r"accuracy on held-out samples: \d+\.\d\d%\n"
+        r"the model file sets no data: images and labels are random, and losses mean nothing\n",
         out,
     )
+
+
+def test_own_data_is_not_called_random(run, source, tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(source.read_text() + "from hwgen.data import random_dataset\n"
+                    "data = lambda network: random_dataset(network, 4)\n")  # fmt: skip
+    for command in (("train", path, "--epochs", 1), ("build", path, "-o", tmp_path / "built")):
+        code, out, _ = run(*command)
+        assert (code, "random" in out) == (0, False)
+    assert read_result(tmp_path / "built")["random_data"] is False
+
+
+def test_random_data_of_a_build_is_said(run, source, tmp_path):
+    code, out, _ = run("build", source, "-o", tmp_path / "built")
+    assert code == 0
+    assert "\nthe model file sets no data: images and labels are random, and losses mean nothing\n" in out
+    assert read_result(tmp_path / "built")["random_data"] is True
 
 
 def test_train_into_a_file(run, source):

@@ -64,6 +64,25 @@ def test_without_data_it_is_random(load):
     assert source.parameters == load(MODEL, seed=3).parameters
     assert source.parameters != load(MODEL, seed=4).parameters
     assert not np.array_equal(source.dataset.train_images, load(MODEL, seed=4).dataset.train_images)
+    assert source.given is None
+
+
+@pytest.mark.parametrize(
+    ("size", "batches"), [(1024, 8), (1025, 7), (2048, 4), (4095, 2), (8192, 1), (8193, 1)]
+)
+def test_random_images_are_few_where_they_are_large(load, size, batches, monkeypatch):
+    monkeypatch.setattr("hwgen.frontend.loader.RANDOM_VALUES", 4 * 8192)
+    source = load(
+        MODEL.replace("input=(3,)", f"input=({size},)").replace("nn.Linear(3, 2)", f"nn.Linear({size}, 2)")
+    )
+    assert source.dataset.train_images.shape == (4 * batches, 1, 1, size)
+
+
+def test_parameters_and_random_data_are_made_when_asked_for(load, monkeypatch):
+    source = load(MODEL)
+    assert not {"parameters", "dataset"} & set(vars(source))
+    assert source.parameters is source.parameters
+    assert source.dataset is source.dataset
 
 
 def test_data_may_be_made_for_the_network(load):

@@ -97,6 +97,7 @@ def build(
         "build": number,
         "seed": seed,
         "seconds": round(time.monotonic() - start, 3),
+        "random_data": loaded.given is None,
         "verilog_files": len(verilog),
         "verilog_bytes": sum(len(text.encode()) for text in verilog.values()),
         **_predictions(plan),

@@ -50,6 +50,7 @@ def _text(result: Mapping[str, Any], out: Path) -> str:
         place = [f"{stage['board']} {result['boards'][stage['board']]}"] if chain else []
         macs = str(sum(stage["macs"].values()))
         rows.append([stage["name"], *place, f"{pk}×{pn}", str(stage["multipliers"]), macs])
+    random = [report.RANDOM_DATA] if result["random_data"] else []
     return "\n".join(
         (
             report.table(rows),
@@ -57,6 +58,7 @@ def _text(result: Mapping[str, Any], out: Path) -> str:
             f"predicted: {result['predicted_cycles_per_sample']:.1f} cycles a sample, "
             f"{result['predicted_cycles_per_batch']:.0f} a batch of {result['batch']}, "
             f"occupancy {result['predicted_occupancy']:.1%}",
+            *random,
             f"build {result['build']} written to {out} in {result['seconds']:.1f} s",
             f"simulate it: hwgen sim {out}",
         )

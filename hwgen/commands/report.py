@@ -15,6 +15,7 @@ from ..backend.writer import write_tree
 
 __all__ = [
     "LINE_SECONDS",
+    "RANDOM_DATA",
     "Progress",
     "amount",
     "cycles",
@@ -34,6 +35,7 @@ __all__ = [
 LINE_SECONDS = 5.0
 """Time between two lines of progress where standard error is no terminal."""
 REDRAW_SECONDS = 0.1
+RANDOM_DATA = "the model file sets no data: images and labels are random, and losses mean nothing"
 SEED_BITS = 32
 MOST_REPEATS = 1_000_000
 """Batches or epochs of one run: what it does, and what is read back, is held in memory."""

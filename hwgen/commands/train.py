@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         "batches": trained.steps,
         "samples": trained.steps * batch,
         "batch": batch,
+        "random_data": source.given is None,
         "losses": list(trained.losses),
         "accuracy": accuracy,
         "stages": [
@@ -102,4 +103,6 @@ def _text(result: Mapping[str, Any]) -> str:
     ]
     if result["accuracy"] is not None:
         lines.append(f"accuracy on held-out samples: {result['accuracy']:.2%}")
+    if result["random_data"]:
+        lines.append(report.RANDOM_DATA)
     return "\n".join(lines)

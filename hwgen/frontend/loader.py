@@ -4,48 +4,70 @@ from __future__ import annotations
 
 import ast
 import importlib
+import math
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
 from ..data import Dataset, random_dataset
 from ..errors import DataError, HwgenError, ModelError
-from ..ir.initial import Parameters
+from ..ir.initial import Parameters, given_parameters
 from ..ir.stage import Network
 from .dsl import Model
 
-__all__ = ["RANDOM_BATCHES", "Source", "load_source"]
+__all__ = ["RANDOM_BATCHES", "RANDOM_VALUES", "Source", "load_source"]
 
 RANDOM_BATCHES = 8
-"""Batches of random data for a file without ``data``."""
+"""Batches of random data for a file without ``data``; fewer where they would have more than RANDOM_VALUES."""
+RANDOM_VALUES = 1 << 24
+"""Most values in random training images, unless one batch has more."""
 _IMPORTS_LATER = (".onnx", ".pt", ".pth", ".pt2")
 _MODULE = "hwgen_model_file"
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
-    """What a model file gives: model, network, first parameters, and data in the network's input format."""
+    """What a model file gives: model, network, first parameters, and data in the network's input format.
+
+    Parameters and random data are made when they are first asked for: a plan needs neither, and those of a large
+    network are gigabytes. ``given`` is the file's own data, None where it has none.
+    """
 
     path: Path
     model: Model
     network: Network
-    parameters: Parameters
-    dataset: Dataset
+    seed: int
+    given: Dataset | None
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The first weights and biases: the file's, the rest drawn from the seed."""
+        return self.model.parameters(self.network, self.seed)
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The file's data, else random images and labels drawn from the seed."""
+        if self.given is not None:
+            return self.given
+        batch = self.network.update.batch
+        batches = RANDOM_VALUES // (batch * math.prod(self.network.in_shape))
+        samples = min(RANDOM_BATCHES, max(batches, 1)) * batch
+        return random_dataset(self.network, samples, self.seed)
 
 
 def load_source(path: str | Path, seed: int = 0) -> Source:
     """Execute a model file and lower what it defines.
 
-    The file sets ``model = Model(...)`` and may set ``data``: a Dataset, or a function network -> Dataset;
-    without it the
-    data is random, 8 batches. It may import modules that lie beside it. ``seed`` draws the first weights, the
-    random data and the random bits of stochastic rounding.
+    The file sets ``model = Model(...)`` and may set ``data``: a Dataset, or a function network -> Dataset; without
+    it the data is random. It may import modules that lie beside it. ``seed`` draws the first weights, the random
+    data and the random bits of stochastic rounding.
 
     Raises ModelError or DataError, ``file:line: what; what to do``, if the file cannot be read or run or
     defines something else; ModelError with every mistake of the model; DataError with the first bad image or
@@ -57,9 +79,9 @@ def load_source(path: str | Path, seed: int = 0) -> Source:
         names = script.run()
         model = _model(script, names)
         network = model.network(seed)
-        parameters = model.parameters(network, seed)
-        dataset = _dataset(script, names, network, seed)
-    return Source(path, model, network, parameters, dataset)
+        given_parameters(network, model.weights)
+        dataset = _dataset(script, names, network) if "data" in names else None
+    return Source(path, model, network, seed, dataset)
 
 
 class _Script:
@@ -147,10 +169,8 @@ def _model(script: _Script, names: Mapping[str, object]) -> Model:
     return model
 
 
-def _dataset(script: _Script, names: Mapping[str, object], network: Network, seed: int) -> Dataset:
+def _dataset(script: _Script, names: Mapping[str, object], network: Network) -> Dataset:
     batch = network.update.batch
-    if "data" not in names:
-        return random_dataset(network, RANDOM_BATCHES * batch, seed).quantise(network)
     where = script.place("data")
     made = names["data"]
     what = "data is"
