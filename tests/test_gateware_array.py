@@ -10,12 +10,21 @@ from hwgen.numeric import hash_words, saturate, scaled_step
 
 
 def make_shape(
-    depth, *, backward=True, gradient=True, stochastic=False, grad=22, shift=5, widths=(6, 5, 7), master=12
+    depth,
+    *,
+    backward=True,
+    gradient=True,
+    stochastic=False,
+    grad=22,
+    shift=5,
+    widths=(6, 5, 7),
+    master=12,
+    **more,
 ):
     x, w, dy = widths
     return ArrayShape(
         depth=depth, x=x, w=w, dy=dy, master=master, grad=grad, psum=x + w + 4, back=dy + w + 4, rate=6, shift=shift,
-        backward=backward, gradient=gradient, stochastic=stochastic,
+        backward=backward, gradient=gradient, stochastic=stochastic, **more,
     )  # fmt: skip
 
 
@@ -142,6 +151,41 @@ class Bench:
                 assert ctx.get(a.peek_grad) == self.dw[i, j, address]
             self.checked += 1
 
+    async def peeks(self, ctx):
+        """All words at random, one after the other with gaps: each comes at its latency."""
+        a = self.array
+        places = [tuple(place) for place in self.rng.permutation([*np.ndindex(self.master.shape)])]
+        wanted, cycle = {}, 0
+        while places or cycle <= max(wanted):
+            ctx.set(a.b_control, {})
+            if places and self.rng.random() < 0.8:
+                i, j, address = (int(k) for k in places.pop())
+                ctx.set(a.peek_select, i * self.pn + j)
+                ctx.set(a.b_control, {"peek": 1, "address": address})
+                wanted.setdefault(cycle + a.peek_latency, []).append((a.peek_grad, self.dw[i, j, address]))
+                wanted.setdefault(cycle + a.peek_latency + 3, []).append(
+                    (a.peek_master, self.master[i, j, address])
+                )
+            for port, value in wanted.get(cycle, ()):
+                assert ctx.get(port) == value
+                self.checked += 1
+            await ctx.tick()
+            cycle += 1
+
+    async def load_sums(self, ctx):
+        a = self.array
+        self.dw = self.ints(self.shape.grad, self.dw.shape)
+        ctx.set(a.load_sum, 1)
+        for (i, j, address), value in np.ndenumerate(self.dw):
+            ctx.set(a.load, 1)
+            ctx.set(a.load_select, i * self.pn + j)
+            ctx.set(a.load_address, address)
+            ctx.set(a.load_grad, int(value))
+            await ctx.tick()
+        ctx.set(a.load, 0)
+        ctx.set(a.load_sum, 0)
+        await ctx.tick()
+
 
 def _bits(key, index):
     from hwgen.numeric import mix32
@@ -239,5 +283,54 @@ def test_missing_passes(backward, gradient):
         if gradient:
             await bench.update(ctx)
         await bench.peek(ctx)
+
+    bench.run(body)
+
+
+GRIDS = [(1, 1, (1, 1), 1), (3, 2, (1, 2), 2), (4, 4, (2, 2), 3), (2, 6, (2, 3), 5)]
+
+
+@pytest.mark.parametrize(("pk", "pn", "tile", "depth"), GRIDS)
+def test_peeks_follow_each_other(pk, pn, tile, depth):
+    bench = Bench(make_shape(depth), pk, pn, tile, seed=depth)
+
+    async def body(ctx):
+        await bench.load(ctx)
+        await bench.visits(ctx, [(k % depth, 2) for k in range(2 * depth)])
+        await bench.peeks(ctx)
+
+    bench.run(body)
+
+
+@pytest.mark.parametrize(("pk", "pn", "tile", "depth"), GRIDS)
+@pytest.mark.parametrize("in_place", [True, False])
+def test_sums_are_loaded_and_nothing_else(pk, pn, tile, depth, in_place):
+    master = {} if in_place else {"master": 5}
+    bench = Bench(make_shape(depth, shared=True, in_place=in_place, **master), pk, pn, tile, seed=depth)
+
+    async def body(ctx):
+        await bench.load(ctx)
+        for _ in range(2):
+            await bench.visits(ctx, [(k % depth, 2) for k in range(2 * depth)])
+            await bench.load_sums(ctx)
+            await bench.peeks(ctx)
+            if in_place:
+                await bench.update(ctx)
+            await bench.peeks(ctx)
+
+    bench.run(body)
+
+
+@pytest.mark.parametrize(("pk", "pn", "tile", "depth"), GRIDS)
+def test_loaded_weights_clear_their_sums(pk, pn, tile, depth):
+    bench = Bench(make_shape(depth, in_place=False, master=5), pk, pn, tile, seed=depth)
+
+    async def body(ctx):
+        for _ in range(3):
+            bench.master = bench.ints(5, bench.master.shape)
+            bench.dw[:] = 0
+            await bench.load(ctx)
+            await bench.visits(ctx, [(k % depth, 2) for k in range(2 * depth)])
+            await bench.peeks(ctx)
 
     bench.run(body)

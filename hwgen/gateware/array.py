@@ -29,7 +29,8 @@ class Array(wiring.Component):
     and backward sums of a tile row over Gn tiles in registered binary trees.
 
     Latency: forward ``forward_latency`` = 1 + (tk + 2) + ceil(log2 Gk), backward alike with tn, Gn; an op a
-    cycle. ``settle`` cycles after the last op every dW is in its memory.
+    cycle. ``settle`` cycles after the last op every dW is in its memory. ``peek_grad`` has what a peek in ``b_control``
+    asked for ``peek_latency`` cycles later, ``peek_master`` 3 cycles after that, a peek a cycle.
 
     Parameters: ``tile_name`` is the Verilog module of one tile, emitted once; None builds the tiles as
     submodules, for Amaranth's simulator. ``offsets[i][j]``: logical index of PE (i, j) relative to (0, 0).
@@ -67,6 +68,8 @@ class Array(wiring.Component):
             "load_select": In(range(max(2, pk * pn))),
             "load_address": In(shape.address),
             "load_value": In(signed(shape.master)),
+            "load_sum": In(1),
+            "load_grad": In(signed(shape.grad)),
             "peek_select": In(range(max(2, pk * pn))),
             "peek_master": Out(signed(shape.master)),
             "peek_grad": Out(signed(shape.grad)),
@@ -77,6 +80,7 @@ class Array(wiring.Component):
         self.forward_latency = 1 + tk + 2 + tree_depth(self.gk)
         self.backward_latency = 1 + tn + 2 + tree_depth(self.gn)
         self.settle = settle_cycles(tn)
+        self.peek_latency = tn + 4
 
     def make_tile(self) -> Tile:
         """The tile that this array repeats."""
@@ -95,6 +99,9 @@ class Array(wiring.Component):
                 "b_control",
                 "load_address",
                 "load_value",
+                "load_sum",
+                "load_grad",
+                "peek_select",
                 "rate",
                 "key",
                 "f_x",
@@ -117,8 +124,8 @@ class Array(wiring.Component):
                     m.d.comb += self.b_sum[r * tk + i].eq(self._tree(m, terms, shape.back, f"b_{r}_{i}"))
 
         flat = [tile for row in tiles for tile in row]
-        self._peek(m, tiles)
-        if shape.gradient:
+        self._peek(m, tiles, common["peek_select"])
+        if shape.updates:
             for name in ("saturated", "zeros"):
                 m.d.sync += getattr(self, name).eq(sum(getattr(tile, name) for tile in flat))
         return m
@@ -140,7 +147,7 @@ class Array(wiring.Component):
         m.d.comb += own.eq(Cat(select[pe] for pe in pes))
         # A PE's place within its tile; what a tile answers to another tile's number is not looked at.
         local = Signal(range(max(2, tk * tn)), name=f"peek_{r}_{c}")
-        with m.Switch(self.peek_select):
+        with m.Switch(common["peek_select"]):
             for number, pe in enumerate(pes):
                 with m.Case(pe):
                     m.d.comb += local.eq(number)
@@ -168,18 +175,24 @@ class Array(wiring.Component):
             terms, level = sums, level + 1
         return terms[0]
 
-    def _peek(self, m, tiles):
-        shape = self.shape
+    def _peek(self, m, tiles, select):
+        """Of what all tiles show, that of the tile with the PE asked for."""
         number = Signal(range(max(2, self.gk * self.gn)), name="peek_tile")
-        with m.Switch(self.peek_select):
+        with m.Switch(select):
             for i in range(self.pk):
                 for j in range(self.pn):
                     with m.Case(i * self.pn + j):
                         m.d.comb += number.eq((i // self.tk) * self.gn + j // self.tn)
-        with m.Switch(number):
-            for r in range(self.gk):
-                for c in range(self.gn):
-                    with m.Case(r * self.gn + c):
-                        m.d.sync += self.peek_master.eq(tiles[r][c].peek_master)
-                        if shape.gradient:
-                            m.d.sync += self.peek_grad.eq(tiles[r][c].peek_grad)
+        numbers = [number]
+        for k in range(self.tn + 5):
+            later = Signal.like(number, name=f"peek_tile_{k}", reset_less=True)
+            m.d.sync += later.eq(numbers[-1])
+            numbers.append(later)
+        ports = {"peek_master": numbers[self.tn + 5]}
+        if self.shape.gradient:
+            ports["peek_grad"] = numbers[self.tn + 2]
+        for name, which in ports.items():
+            with m.Switch(which):
+                for k, tile in enumerate(tile for row in tiles for tile in row):
+                    with m.Case(k):
+                        m.d.sync += getattr(self, name).eq(getattr(tile, name))

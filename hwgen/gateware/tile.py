@@ -25,7 +25,9 @@ class ArrayShape:
     """Everything about a PE that its neighbours share: widths by type, passes that exist, the update rule.
 
     ``psum`` and ``back`` are the widths of sums over the whole K and N; ``shift`` and ``rate`` belong to the
-    update step round(rate·dW / 2**shift), ``stochastic`` selects its rounding.
+    update step round(rate·dW / 2**shift), ``stochastic`` selects its rounding. ``shared``: sums of gradients can be
+    loaded, because other boards add to them. Not ``in_place``: masters lie elsewhere, a PE has their top bits only
+    (``master`` = ``w``) and gets its weights loaded.
     """
 
     depth: int
@@ -41,6 +43,13 @@ class ArrayShape:
     backward: bool
     gradient: bool
     stochastic: bool = False
+    shared: bool = False
+    in_place: bool = True
+
+    @property
+    def updates(self) -> bool:
+        """PEs change their weights themselves."""
+        return self.gradient and self.in_place
 
     @property
     def chunks(self) -> int:
@@ -66,14 +75,8 @@ def control_layout(shape: ArrayShape) -> data.StructLayout:
     multiply piece ``chunk`` (counting down) of dW, ``first``/``last`` piece. ``peek``: read master and dW for
     the host. ``base`` is the logical index of the word's lane (0, 0), for stochastic rounding.
     """
-    fields: dict[str, object] = {
-        "op": 1,
-        "update": 1,
-        "peek": 1,
-        "first": 1,
-        "last": 1,
-        "address": shape.address,
-    }
+    fields: dict[str, object] = dict.fromkeys(("op", "update", "peek", "first", "last"), 1)
+    fields["address"] = shape.address
     fields["chunk"] = max(1, (shape.chunks - 1).bit_length())
     if shape.stochastic:
         fields["base"] = 32
@@ -95,7 +98,8 @@ class Tile(wiring.Component):
 
     Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
     ``b_control``, ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the
-    forward copy and clears dW), ``peek_*`` the last peeked words of PE ``peek_select``;
+    forward copy and clears dW; with ``load_sum`` sets dW to ``load_grad`` instead), ``peek_*`` the peeked words of PE
+    ``peek_select``, one a cycle: dW ``tn + 2``, the master ``tn + 5`` cycles after the peek and its ``peek_select``;
     ``saturated``/``zeros``: PEs whose master clipped, or whose non-zero dW gave a zero step, in the last
     cycle.
     """
@@ -122,11 +126,12 @@ class Tile(wiring.Component):
         if shape.gradient:
             members |= {
                 "b_x": In(data.ArrayLayout(signed(shape.x), tk)),
-                "rate": In(signed(shape.rate)),
                 "peek_grad": Out(signed(shape.grad)),
-                "saturated": Out(count),
-                "zeros": Out(count),
             }
+        if shape.shared:
+            members |= {"load_sum": In(1), "load_grad": In(signed(shape.grad))}
+        if shape.updates:
+            members |= {"rate": In(signed(shape.rate)), "saturated": Out(count), "zeros": Out(count)}
             if shape.stochastic:
                 members |= {"key": In(32), "lane_base": In(32)}
         super().__init__(members)
@@ -145,10 +150,8 @@ class Tile(wiring.Component):
             control.append(stage)
         loads, addresses = [self.f_load], [self.f_address]
         for i in range(1, tk):
-            load, address = (
-                Signal(name=f"load_{i}"),
-                Signal(shape.address, name=f"address_{i}", reset_less=True),
-            )
+            load = Signal(name=f"load_{i}")
+            address = Signal(shape.address, name=f"address_{i}", reset_less=True)
             m.d.sync += [load.eq(loads[-1]), address.eq(addresses[-1])]
             loads.append(load)
             addresses.append(address)
@@ -189,14 +192,11 @@ class Tile(wiring.Component):
         if shape.backward:
             m.d.comb += [self.b_sum[i].eq(back_sums[i]) for i in range(tk)]
 
-        with m.Switch(self.peek_select):
-            for i in range(tk):
-                for j in range(tn):
-                    with m.Case(i * tn + j):
-                        m.d.sync += self.peek_master.eq(masters[j * tk + i])
-                        if shape.gradient:
-                            m.d.sync += self.peek_grad.eq(grads[j * tk + i])
+        selects = [self.peek_select, *self._delay(m, self.peek_select, tn + 5, "peek_select")]
+        self._peek(m, self.peek_master, masters, selects[5:], "master")
         if shape.gradient:
+            self._peek(m, self.peek_grad, grads, selects[2:], "grad")
+        if shape.updates:
             m.d.sync += [self.saturated.eq(sum(saturated)), self.zeros.eq(sum(zeros))]
         return m
 
@@ -209,6 +209,19 @@ class Tile(wiring.Component):
             stages.append(stage)
             value = stage
         return stages
+
+    def _peek(self, m, port, words, selects, name):
+        """A peeked word moves on a column a cycle, as peeks themselves do, so that one may follow the other."""
+        word: Value = Const(0)
+        for j in range(self.tn):
+            moved = Signal(port.shape(), name=f"peeked_{name}_{j}", reset_less=True)
+            m.d.sync += moved.eq(word)
+            with m.Switch(selects[j]):
+                for i in range(self.tk):
+                    with m.Case(i * self.tn + j):
+                        m.d.sync += moved.eq(words[j * self.tk + i])
+            word = moved
+        m.d.comb += port.eq(word)
 
     def _multiply_add(self, m, name, a, b, carry, width):
         """Product register, then sum register: the two pipeline registers of a DSP slice."""
@@ -230,19 +243,20 @@ class Tile(wiring.Component):
             Signal(signed(shape.master), name=f"new_master_{pe}"),
             Signal(signed(shape.master), name=f"stepped_{pe}"),
         )
-        host = self.load_select[i * self.tn + j]
-        if not shape.gradient:
+        chosen = self.load_select[i * self.tn + j]
+        host = chosen & ~self.load_sum if shape.shared else chosen
+        if not shape.updates:
             m.d.comb += value.master.eq(self.load_value)
-            return host, self.load_address, value, host
+            return host, self.load_address, value, chosen
         updated = phase[5].update & phase[5].last
         write = Signal(name=f"write_{pe}")
         address = Signal(shape.address, name=f"write_address_{pe}")
         m.d.comb += [
             write.eq(updated | host),
-            address.eq(Mux(host, self.load_address, phase[5].address)),
+            address.eq(Mux(chosen, self.load_address, phase[5].address)),
             value.master.eq(Mux(host, self.load_value, value.stepped)),
         ]
-        return write, address, value, write
+        return write, address, value, (write | chosen) if shape.shared else write
 
     def _forward(self, m, pe, load, address, x, carry, write, write_address, value):
         shape = self.shape
@@ -261,7 +275,7 @@ class Tile(wiring.Component):
         shape = self.shape
         memory = self._memory(m, f"master_{pe}", shape.master)
         writer, reader = memory.write_port(), memory.read_port()
-        late = phase[4].peek | (phase[4].update & phase[4].last)
+        late = phase[4].peek | (phase[4].update & phase[4].last if shape.updates else 0)
         early = phase[0].op & phase[0].first if shape.backward else Const(0)
         m.d.comb += [
             writer.en.eq(write),
@@ -281,18 +295,7 @@ class Tile(wiring.Component):
         total = Signal(signed(shape.grad), name=f"grad_sum_{pe}", reset_less=True)
         old = self._gradient_memory(m, pe, phase, total, clear, clear_address)
 
-        # Horner's rule over the pieces of dW, top piece (signed) first.
-        piece = Signal(signed(CHUNK + 1), name=f"piece_{pe}")
-        with m.Switch(phase[2].chunk):
-            for c in range(shape.chunks):
-                with m.Case(c):
-                    top = c == shape.chunks - 1
-                    m.d.comb += piece.eq((old >> (CHUNK * c)) if top else old[CHUNK * c : CHUNK * (c + 1)])
-        a = Signal(signed(max(shape.x, shape.rate)), name=f"grad_a_{pe}")
-        b = Signal(signed(max(shape.dy, CHUNK + 1)), name=f"grad_b_{pe}")
-        m.d.comb += [a.eq(x), b.eq(dy)]
-        with m.If(phase[2].update):
-            m.d.comb += [a.eq(self.rate), b.eq(piece)]
+        a, b, piece = self._operands(m, pe, phase[2], x, dy, old)
         product = Signal(signed(len(a) + len(b)), name=f"grad_product_{pe}", reset_less=True)
         m.d.sync += product.eq(a * b)
         with m.If(phase[2].op):
@@ -300,7 +303,9 @@ class Tile(wiring.Component):
             m.d.sync += total.eq((total if keep else Mux(phase[2].first, old, total)) + product)
         if shape.depth == 1:
             with m.If(clear):
-                m.d.sync += total.eq(0)
+                m.d.sync += total.eq(self._cleared)
+        if not shape.updates:
+            return old, (Const(0), Const(0))
 
         scaled = Signal(signed(shape.grad + shape.rate), name=f"scaled_{pe}", reset_less=True)
         some = Signal(name=f"some_{pe}", reset_less=True)
@@ -322,6 +327,30 @@ class Tile(wiring.Component):
         done = phase[5].update & phase[5].last
         return old, (done & clipped, done & was_some & (step == 0))
 
+    @property
+    def _cleared(self):
+        """What dW becomes with a load."""
+        return Mux(self.load_sum, self.load_grad, 0) if self.shape.shared else 0
+
+    def _operands(self, m, pe, phase, x, dy, old):
+        """What the gradient's multiplier takes, x and dy, in an update the rate and a piece of dW; and that piece."""
+        shape = self.shape
+        if not shape.updates:
+            return x, dy, None
+        # Horner's rule over the pieces of dW, top piece (signed) first.
+        piece = Signal(signed(CHUNK + 1), name=f"piece_{pe}")
+        with m.Switch(phase.chunk):
+            for c in range(shape.chunks):
+                with m.Case(c):
+                    top = c == shape.chunks - 1
+                    m.d.comb += piece.eq((old >> (CHUNK * c)) if top else old[CHUNK * c : CHUNK * (c + 1)])
+        a = Signal(signed(max(shape.x, shape.rate)), name=f"grad_a_{pe}")
+        b = Signal(signed(max(shape.dy, CHUNK + 1)), name=f"grad_b_{pe}")
+        m.d.comb += [a.eq(x), b.eq(dy)]
+        with m.If(phase.update):
+            m.d.comb += [a.eq(self.rate), b.eq(piece)]
+        return a, b, piece
+
     def _gradient_memory(self, m, pe, phase, total, clear, clear_address):
         """dW between visits; with one word only, the sum register is its own memory."""
         shape = self.shape
@@ -334,7 +363,7 @@ class Tile(wiring.Component):
         m.d.comb += [
             writer.en.eq((phase[3].op & phase[3].last) | clear),
             writer.addr.eq(Mux(clear, clear_address, phase[3].address)),
-            writer.data.eq(Mux(clear, 0, total)),
+            writer.data.eq(Mux(clear, self._cleared, total)),
             reader.en.eq(((phase[1].op | phase[1].update) & phase[1].first) | phase[1].peek),
             reader.addr.eq(phase[1].address),
         ]
