@@ -23,13 +23,16 @@ class Bias(wiring.Component):
 
     Members: ``word``, ``word_enable`` → ``bias`` one cycle later, shifted left by ``align`` to the sums'
     binary point; ``take`` with the op's flags and dy; ``start`` pulse → ``running`` until done; ``load_*``
-    host write (lane one-hot); ``peek_*`` host read, two cycles after ``peek``; ``saturated``/``zeros``: lanes
-    in this cycle.
+    host write (lane one-hot), with ``load_sum`` (if ``shared``) of db = ``load_grad``; ``peek_*`` read, two cycles
+    after ``peek``, one a cycle; ``saturated``/``zeros``: lanes in this cycle.
     """
 
-    def __init__(self, *, count, words, width, align, out_width, dy, grad, rate, shift, gradient, word_shape):
+    def __init__(
+        self, *, count, words, width, align, out_width, dy, grad, rate, shift, gradient, word_shape, shared=False
+    ):  # fmt: skip
         self.count, self.words, self.width, self.align, self.out_width = count, words, width, align, out_width
         self.dy_width, self.grad, self.rate_width, self.shift, self.gradient = dy, grad, rate, shift, gradient
+        self.shared = shared
         self.update_cycles = words * (rate + 3) + 1
         members: dict[str, object] = {
             "word": In(word_shape),
@@ -58,6 +61,8 @@ class Bias(wiring.Component):
                 "saturated": Out(range(count + 1)),
                 "zeros": Out(range(count + 1)),
             }
+        if gradient and shared:
+            members |= {"load_sum": In(1), "load_grad": In(signed(grad))}
         super().__init__(members)
 
     def elaborate(self, platform):
@@ -70,6 +75,9 @@ class Bias(wiring.Component):
         if self.gradient:
             self._schedule(m, word, bit, read, step_bit, first_bit, rounding, write)
         saturated, zeros, biases, grads = [], [], [], []
+        load = Mux(self.load_sum, 0, self.load) if self.shared else self.load
+        lane = Signal.like(self.peek_lane)
+        m.d.sync += lane.eq(self.peek_lane)
         visit = self._visit(m) if self.gradient else None
         for k in range(self.count):
             memory = Memory(MemoryData(shape=signed(self.width), depth=max(2, self.words), init=[]))
@@ -82,9 +90,9 @@ class Bias(wiring.Component):
                 self.bias[k].eq(reader.data << self.align),
                 keeper.en.eq(read | self.peek),
                 keeper.addr.eq(Mux(self.peek, self.peek_word, word)),
-                writer.en.eq(write | self.load[k]),
-                writer.addr.eq(Mux(self.load[k], self.load_word, word)),
-                writer.data.eq(Mux(self.load[k], self.load_value, updated)),
+                writer.en.eq(write | load[k]),
+                writer.addr.eq(Mux(load[k], self.load_word, word)),
+                writer.data.eq(Mux(load[k], self.load_value, updated)),
             ]
             biases.append(keeper.data)
             if not self.gradient:
@@ -106,7 +114,7 @@ class Bias(wiring.Component):
             m.d.comb += updated.eq(new)
             saturated.append(write & clipped)
             zeros.append(write & (old != 0) & (step == 0))
-        with m.Switch(self.peek_lane):
+        with m.Switch(lane):
             for k in range(self.count):
                 with m.Case(k):
                     m.d.sync += self.peek_bias.eq(biases[k])
@@ -167,11 +175,12 @@ class Bias(wiring.Component):
         take, valid1, first1, dy1, store, word2 = visit
         total = Signal(signed(self.grad), name=f"grad_sum_{k}", reset_less=True)
         clear = write | self.load[k]
+        cleared = Mux(self.load_sum, self.load_grad, 0) if self.shared else 0
         if self.words == 1:
             with m.If(valid1):
                 m.d.sync += total.eq(total + dy1[k])
             with m.If(clear):
-                m.d.sync += total.eq(0)
+                m.d.sync += total.eq(cleared)
             return total
         memory = Memory(MemoryData(shape=signed(self.grad), depth=self.words, init=[]))
         m.submodules[f"grad_{k}"] = memory
@@ -182,7 +191,7 @@ class Bias(wiring.Component):
         m.d.comb += [
             writer.en.eq(store | clear),
             writer.addr.eq(Mux(self.load[k], self.load_word, Mux(write, word, word2))),
-            writer.data.eq(Mux(clear, 0, total)),
+            writer.data.eq(Mux(clear, cleared, total)),
             reader.en.eq((take & self.visit_first) | read | self.peek),
             reader.addr.eq(Mux(self.peek, self.peek_word, Mux(read, word, self.op_word))),
         ]

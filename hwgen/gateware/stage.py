@@ -16,6 +16,7 @@ from .chains import BackwardChain, ForwardChain, backward_streams, forward_bits,
 from .counters import Counters
 from .passes import BackwardPass, ForwardPass
 from .stream import Fork, lanes
+from .sums import GradientSums, sum_streams
 from .tile import ArrayShape, control_layout
 from .update import Updater
 from .window import Window
@@ -46,6 +47,7 @@ def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
         backward=stage.dx is not None,
         gradient=not stage.frozen,
         stochastic=update.rounding == "stochastic" and not stage.frozen,
+        shared=plan.part.shares_weights and not stage.frozen,
     )
 
 
@@ -88,6 +90,8 @@ class StageEngine(wiring.Component):
         channels += ["store"] if self.shape.gradient else []
         channels += ["back"] if self.shape.backward else []
         channels += behind
+        sums = sum_streams(plan, self.whole, self.shape.grad)
+        channels += sums
         self.channels = tuple(f"{stage.name}.{name}" for name in channels)
         members: dict[str, object] = {
             "x": In(stream.Signature(lanes(fold.folding.pc, stage.x.width))),
@@ -110,7 +114,7 @@ class StageEngine(wiring.Component):
             members["dy"] = In(stream.Signature(lanes(fold.pn, stage.dy.width)))
             probe = {"valid": Out(1), "ready": Out(1), "payload": Out(lanes(fold.pn, stage.dy.width))}
             members["probe_dy"] = Out(wiring.Signature(probe))
-        super().__init__(members | ahead | behind)
+        super().__init__(members | ahead | behind | sums)
 
     def elaborate(self, platform):
         m = Module()
@@ -181,6 +185,7 @@ class StageEngine(wiring.Component):
             shift=stage.bias_update_shift(update.lr),
             gradient=self.shape.gradient,
             word_shape=forward.word.shape(),
+            shared=self.shape.shared,
         )
         m.submodules.bias = bias
         m.d.comb += [
@@ -280,8 +285,49 @@ class StageEngine(wiring.Component):
             m.d.comb += backward.inject.eq(peek)
             return watched
         counters.add("gradient_ops", backward.busy)
+        if shape.shared:
+            peek = self._share(m, array, bias, peek)
+            watched |= {name: getattr(self, name) for name in sum_streams(self.plan, self.whole, shape.grad)}
         self._update(m, array, counters, window, backward, bias, peek)
         return watched
+
+    def _share(self, m, array, bias, host_peek):
+        """The sums of all parts in the place of own ones; control of peeks, the host's or its own."""
+        self.sums = sums = GradientSums(self.plan, self.whole, self.shape.grad, array.peek_latency)
+        m.submodules.sums = sums
+        for name in sum_streams(self.plan, self.whole, self.shape.grad):
+            wiring.connect(m, getattr(sums, name), wiring.flipped(getattr(self, name)))
+        peek = Signal(control_layout(self.shape), name="sums_peek")
+        m.d.comb += [
+            peek.peek.eq(sums.peek),
+            peek.address.eq(sums.peek_address),
+            sums.sum.eq(array.peek_grad),
+        ]
+        with m.If(sums.running):
+            m.d.comb += array.peek_select.eq(sums.peek_pe)
+        with m.If(sums.load & ~sums.load_bias):
+            m.d.comb += [
+                array.load.eq(1),
+                array.load_sum.eq(1),
+                array.load_select.eq(sums.load_pe),
+                array.load_address.eq(sums.load_address),
+            ]
+        m.d.comb += array.load_grad.eq(sums.load_sum)
+        if bias is not None:
+            with m.If(sums.bias_peek):
+                m.d.comb += [
+                    bias.peek.eq(1),
+                    bias.peek_word.eq(sums.bias_word),
+                    bias.peek_lane.eq(sums.bias_lane),
+                ]
+            with m.If(sums.load & sums.load_bias):
+                m.d.comb += [
+                    bias.load.eq(1 << sums.load_pe[: len(bias.peek_lane)]),
+                    bias.load_sum.eq(1),
+                    bias.load_word.eq(sums.load_address),
+                ]
+            m.d.comb += [bias.load_grad.eq(sums.load_sum), sums.bias_sum.eq(bias.peek_grad)]
+        return Mux(sums.running, peek, host_peek)
 
     def _update(self, m, array, counters, window, backward, bias, peek):
         shape = self.shape
@@ -303,6 +349,8 @@ class StageEngine(wiring.Component):
             self.quiet.eq(updater.quiet),
             array.key.eq(updater.key),
         ]
+        if shape.shared:
+            m.d.comb += [self.sums.start.eq(updater.sums_start), updater.sums_running.eq(self.sums.running)]
         bias_saturated: Value = Const(0)
         bias_zeros: Value = Const(0)
         if bias is not None:

@@ -19,9 +19,10 @@ class Updater(wiring.Component):
     """The version rule "sync" of one stage: forward and backward of sample s use version floor(s / batch).
 
     ``allow`` keeps the forward pass from starting a sample of a version that does not exist yet. After the
-    last gradient of a batch (``sample_done``) and ``settle`` cycles it waits while ``hold``, then injects
-    ``chunks`` pieces for every weight word, starts the bias update, and waits until both have landed.
-    ``cycles`` from the last gradient to the next ``allow``, unless held or waiting for the biases.
+    last gradient of a batch (``sample_done``), ``settle`` cycles, and the addition of the sums of all parts if they are
+    shared, it waits while ``hold``, then injects ``chunks`` pieces for every weight word, starts the bias update, and
+    waits until both have landed. ``cycles`` from the last gradient to the next ``allow``, unless held or waiting for
+    biases or sums.
 
     Members: ``batch``, ``train``, ``hold``, ``seed`` settings; ``started`` (a forward pass took a sample's
     first op), ``sample_done``; ``control`` to the array; ``pause`` (no backward op may enter), ``held``,
@@ -52,6 +53,8 @@ class Updater(wiring.Component):
                 "sample_done": In(1),
                 "bias_running": In(1),
                 "bias_start": Out(1),
+                "sums_running": In(1),
+                "sums_start": Out(1),
                 "allow": Out(1),
                 "pause": Out(1),
                 "held": Out(1),
@@ -93,6 +96,10 @@ class Updater(wiring.Component):
             with m.State("SETTLE"):
                 m.d.sync += [wait.eq(wait + 1), word.eq(0), piece.eq(self.shape.chunks - 1)]
                 with m.If(wait == self.settle):
+                    m.d.comb += self.sums_start.eq(1)
+                    m.next = "SHARE" if self.shape.shared else "HOLD"
+            if self.shape.shared:
+                with m.State("SHARE"), m.If(~self.sums_running):
                     m.next = "HOLD"
             with m.State("HOLD"):
                 m.d.comb += self.held.eq(1)

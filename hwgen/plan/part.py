@@ -55,6 +55,11 @@ class Part:
         """It adds the backward sums of the parts behind it."""
         return self.cut == "output_channels" and not self.last
 
+    @property
+    def shares_weights(self) -> bool:
+        """All parts hold all weights, add up their gradients and make the same update."""
+        return self.cut == "rows"
+
     def inputs(self, stage: Stage) -> slice:
         """Channels of the whole stage's x that this part multiplies."""
         if self.cut == "input_channels":
