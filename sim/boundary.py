@@ -14,7 +14,7 @@ from ..plan.plan import Plan
 from ..ref.executor import Reference
 from .compare import Comparison
 from .layout import Layout, Words, pack_lanes, unpack_lanes
-from .shares import Batch, backward_sums, errors, forward_sums, inputs
+from .shares import Batch, backward_sums, errors, forward_sums, gradient_totals, inputs
 from .surroundings import Samples
 
 __all__ = ["AT_ONCE", "BoundaryStream", "Recording", "boundary_streams", "record"]
@@ -30,11 +30,13 @@ HOST = ("management", "label", "result")
 
 @dataclass(frozen=True)
 class BoundaryStream:
-    """A channel of a board's link, as the stream ``port`` of its top (see alone_top) in link words."""
+    """A channel of a board's link, as the stream ``port`` of its top (see alone_top) in link words; something crosses
+    once in ``every`` samples."""
 
     port: str
     link: LinkPlan
     channel: Channel
+    every: int = 1
 
     @property
     def name(self) -> str:
@@ -49,7 +51,7 @@ class BoundaryStream:
 
     @property
     def words(self) -> int:
-        """Link words a sample; of management none come."""
+        """Link words at a time; of management none come."""
         return self.channel.words(self.link.width)
 
     @property
@@ -58,7 +60,7 @@ class BoundaryStream:
         return Layout((self.channel.pixels, 1, channel.run), 1, channel.lanes, channel.bits)
 
     def pack(self, values: Ints) -> Words:
-        """[samples, pixels, run] integers → link words [samples·words, 32-bit words of each]."""
+        """[times, pixels, run] integers → link words [times·words, 32-bit words of each]."""
         layout, width = self._layout, self.link.width
         lanes = layout.to_lanes(values.reshape(len(values), self.channel.pixels, 1, self.channel.run))
         words = self.channel.beats(width) * width // 32
@@ -75,6 +77,7 @@ class BoundaryStream:
 def boundary_streams(plan: Plan, board: int) -> tuple[list[BoundaryStream], list[BoundaryStream]]:
     """Streams into and out of a board's neighbours that are not the host's ports."""
     sources, sinks = [], []
+    batch = plan.network.update.batch
     for side, index in (("up", board - 1), ("down", board)):
         if not 0 <= index < len(plan.links):
             continue
@@ -83,12 +86,12 @@ def boundary_streams(plan: Plan, board: int) -> tuple[list[BoundaryStream], list
         host = HOST if side == "up" else ()
         never = () if side == "up" else ("management",)
         sources += [
-            BoundaryStream(f"source_{side}_{channel.kind}", link, channel)
+            BoundaryStream(f"source_{side}_{channel.kind}", link, channel, batch if channel.batch else 1)
             for channel in into
             if channel.kind not in (*host, *never)
         ]
         sinks += [
-            BoundaryStream(f"sink_{side}_{channel.kind}", link, channel)
+            BoundaryStream(f"sink_{side}_{channel.kind}", link, channel, batch if channel.batch else 1)
             for channel in out
             if channel.kind not in host
         ]
@@ -112,7 +115,7 @@ class Recording:
         empty = [np.zeros((0, stream.link.width // 32), np.uint32) for stream in self.sources]
         return {
             stream.port: Samples(
-                np.concatenate([*self.fed[stream.port], none]), stream.words, stream.inference
+                np.concatenate([*self.fed[stream.port], none]), stream.words, stream.inference, stream.every
             )
             for stream, none in zip(self.sources, empty, strict=True)
         }
@@ -125,7 +128,7 @@ class Recording:
         for stream in self.sinks:
             if stream.words and (batch.trace is not None or stream.inference):
                 words = stream.pack(self._values(stream, batch, labels, results))
-                self.wanted[stream.port].append((where, len(labels), words))
+                self.wanted[stream.port].append((where, len(labels) // stream.every, words))
 
     def compare(self, got: dict[str, Words], comparison: Comparison) -> None:
         """Compares the words that came out of every sink with the recorded ones."""
@@ -144,8 +147,8 @@ class Recording:
             comparison.equal(stream.name, "number of words", len(words), total)
 
     def _values(self, stream: BoundaryStream, batch: Batch, labels: Ints, results: Ints) -> Ints:
-        """[samples, pixels·run] in raster order."""
-        plan, channel, count = self.plan, stream.channel, len(labels)
+        """[times, pixels·run] in raster order."""
+        plan, channel, count = self.plan, stream.channel, len(labels) // stream.every
         if channel.kind in ("label", "result"):
             return labels if channel.kind == "label" else results
         stage = plan.network.stages[channel.stage]
@@ -162,6 +165,8 @@ class Recording:
             found = forward_sums(stage, batch, last.part.inputs(stage).stop)
         elif channel.kind == "back":
             found = backward_sums(stage, batch, last.part.outputs(stage).stop)
+        elif channel.kind == "totals":
+            found = gradient_totals(stage, batch)
         elif channel.kind == "dx":
             assert trace is not None
             dx = trace.dx[stage.index]

@@ -181,7 +181,7 @@ class Session:
         self.program.feed(samples, train)
         for i, stream in enumerate(self.sinks):
             if train or stream.inference:
-                self._due[i] += len(samples) * stream.words
+                self._due[i] += len(samples) // stream.every * stream.words
 
     def _finish(self) -> None:
         """Until all results and all words of further streams are out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +13,12 @@ from ..ir.stage import Network, Stage
 from ..numeric import saturate
 from ..plan.plan import StagePlan
 from ..ref.executor import COUNTS, BatchTrace
-from ..ref.kernels import conv_backward, conv_forward, max_pool, max_pool_adjoint, relu
+from ..ref.kernels import conv_backward, conv_forward, conv_gradient, max_pool, max_pool_adjoint, relu
 from ..ref.update import random_bits, requantise_sums, step_values
 
-__all__ = ["Batch", "backward_sums", "errors", "forward_sums", "inputs", "part_counts"]
+__all__ = [
+    "Batch", "backward_sums", "errors", "forward_sums", "gradient_sums", "gradient_totals", "inputs", "part_counts",
+]  # fmt: skip
 
 Ints = NDArray[np.int64]
 
@@ -65,6 +68,27 @@ def backward_sums(stage: Stage, batch: Batch, start: int) -> Ints:
     assert dy is not None
     w = _weights(stage, batch)[..., start:]
     return conv_backward(dy[..., start:], w, stage.window, bits=(stage.dy.width, stage.w.width))
+
+
+def gradient_totals(stage: Stage, batch: Batch) -> Ints:
+    """dW and db [weights + biases] of a batch, in the order of gateware.walk."""
+    assert batch.trace is not None
+    dw, db = batch.trace.dw[stage.index], batch.trace.db[stage.index]
+    assert dw is not None
+    return dw.reshape(-1) if db is None else np.concatenate([dw.reshape(-1), db])
+
+
+def gradient_sums(stage: Stage, batch: Batch, rows: Sequence[int]) -> Ints:
+    """As :func:`gradient_totals`, of some rows of the errors before the pool."""
+    assert batch.trace is not None
+    dy = batch.trace.dy[stage.index]
+    assert dy is not None
+    own = np.zeros_like(dy)
+    own[:, rows] = dy[:, rows]
+    dw, db = conv_gradient(
+        inputs(stage, batch), own, stage.window, stage.groups, (stage.x.width, stage.dy.width)
+    )
+    return dw.reshape(-1) if stage.bias is None else np.concatenate([dw.reshape(-1), db])
 
 
 def part_counts(network: Network, planned: StagePlan, batch: Batch) -> dict[str, int]:

@@ -61,11 +61,13 @@ class Setting:
 @dataclass(frozen=True)
 class Samples:
     """What is fed to a further source: ``words`` [beats of all samples, words a beat] of 32 bits, ``beats`` a
-    sample. Every ``feed`` queues as many samples as it names; one of inference only if ``inference``."""
+    sample. Every ``feed`` queues as many samples as it names; one of inference only if ``inference``. What comes once
+    in ``every`` samples is queued with the first of them."""
 
     words: NDArray[np.uint32]
     beats: int
     inference: bool = True
+    every: int = 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def write_surroundings(directory: Path, around: Surroundings, ports: Ports) -> N
     _write(directory / "settings.txt", lines)
     _write(
         directory / "sources.txt",
-        [f"{name} {samples.beats} {int(samples.inference)}" for name, samples in sources.items()],
+        [f"{name} {one.beats} {int(one.inference)} {one.every}" for name, one in sources.items()],
     )
     for name, samples in sources.items():
         words = np.asarray(samples.words, dtype=np.uint32)

@@ -218,3 +218,37 @@ def test_frozen():
         await bench.read(ctx)
 
     bench.run(body)
+
+
+@pytest.mark.parametrize("words", [1, 2, 5])
+def test_loaded_sums_leave_the_biases(words):
+    """And peeks may follow each other."""
+    bench = Bench(words, seed=words, shared=True)
+    part = bench.bias
+
+    async def body(ctx):
+        await bench.load(ctx, bench.draw(WIDTH, bench.value.shape))
+        for _ in range(2):
+            await bench.visits(ctx, [(k % words, 2, 1) for k in range(2 * words)])
+            bench.db[:] = bench.draw(GRAD, bench.db.shape)
+            ctx.set(part.load_sum, 1)
+            for (word, lane), value in np.ndenumerate(bench.db):
+                ctx.set(part.load, 1 << lane)
+                ctx.set(part.load_word, word)
+                ctx.set(part.load_grad, int(value))
+                await ctx.tick()
+            ctx.set(part.load, 0)
+            ctx.set(part.load_sum, 0)
+            await bench.peek(ctx)
+            places = [*np.ndindex(bench.db.shape)]
+            for cycle in range(len(places) + 2):
+                if cycle < len(places):
+                    ctx.set(part.peek, 1)
+                    ctx.set(part.peek_word, places[cycle][0])
+                    ctx.set(part.peek_lane, places[cycle][1])
+                if cycle >= 2:
+                    assert ctx.get(part.peek_grad) == bench.db[places[cycle - 2]]
+                await ctx.tick()
+            ctx.set(part.peek, 0)
+
+    bench.run(body)

@@ -125,6 +125,7 @@ class Core(wiring.Component):
         side = (plan.network.in_shape[2], plan.image_lanes)
         y = self.flow.forward((frame.o, side) if frame is not None else None)
         self.flow.backward(self._loss(m, host, y) if self.last else None)
+        self.flow.share_sums()
         self._pass_on(m)
         self._status(m, host, frame)
         self._watch(m)

@@ -88,6 +88,15 @@ class Flow:
         if error is not None and self.boundary("up_dy") is not None and self.planned[0].part.first:
             self.join("to_previous", self.planned[0].stage.dx.width, error, self.boundary("up_dy"))
 
+    def share_sums(self) -> None:
+        """Connects the sums of gradients that parts add up once a batch."""
+        ways = (("grads_in", "up_grads"), ("totals_out", "up_totals"))
+        ways += (("grads_out", "down_grads"), ("totals_in", "down_totals"))
+        for ports in self.stages:
+            for name, boundary in ways:
+                if name in ports.signature.members:
+                    wiring.connect(self.m, getattr(ports, name), wiring.flipped(getattr(self.core, boundary)))
+
     def _x(self, i: int, planned: StagePlan, x):
         """x of stage i from ``x``, and what passes it; its y, complete as far as this board knows it."""
         stage, part, ports = planned.stage, planned.part, self.stages[i]

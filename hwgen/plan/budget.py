@@ -78,10 +78,14 @@ def _link_bits(link: LinkPlan, received: tuple[Channel, ...]) -> int:
     return link.width * (sum(channel.depth for channel in received) + link.replay_words)
 
 
-def needed_gbps(link: LinkPlan, pace: int, clock_mhz: float) -> tuple[float, float]:
-    """Gb/s of link words away from and towards the host, at ``pace`` cycles of ``clock_mhz`` a sample."""
+def needed_gbps(link: LinkPlan, pace: int, clock_mhz: float, batch: int = 1) -> tuple[float, float]:
+    """Gb/s of link words away from and towards the host, at ``pace`` cycles of ``clock_mhz`` a sample; what crosses
+    once a ``batch`` is spread over it."""
     samples = clock_mhz * 1e6 / pace
-    down, up = (sum(c.words(link.width) for c in channels) for channels in (link.down, link.up))
+    down, up = (
+        sum(c.words(link.width) / (batch if c.batch else 1) for c in channels)
+        for channels in (link.down, link.up)
+    )
     return down * link.width * samples / 1e9, up * link.width * samples / 1e9
 
 
@@ -111,7 +115,9 @@ def check_budgets(plan: Plan, cluster: Cluster, pace: int) -> None:
     for link, cable in zip(plan.links, cluster.links, strict=True):
         room_gbps = cable.payload_gbps * LINK_SHARE
         for way, gbps in zip(
-            ("away from the host", "towards the host"), needed_gbps(link, pace, clock), strict=True
+            ("away from the host", "towards the host"),
+            needed_gbps(link, pace, clock, plan.network.update.batch),
+            strict=True,
         ):
             if gbps > room_gbps:
                 problems.append(

@@ -140,7 +140,16 @@ def _crossing(
             up.append(tensor("back", whole, x_pixels, 0, inputs, whole.col_bits))
         elif dx_bits:
             up.append(tensor("dx", whole, x_pixels, x_end, inputs, dx_bits))
+    if part.shares_weights and not part.last and not whole.frozen:
+        down.append(_sums("grads", whole, network.update.batch))
+        up.append(_sums("totals", whole, network.update.batch))
     return tuple(down), tuple(up)
+
+
+def _sums(kind: str, whole: Stage, batch: int) -> Channel:
+    """dW and db of a whole stage, an element a word."""
+    count = math.prod(whole.weight_shape) + (whole.out_channels if whole.bias is not None else 0)
+    return Channel(kind, whole.index, 0, 0, count, 1, whole.grad_bits(batch), 1, LEAST_DEPTH, batch=True)
 
 
 def with_channel_depths(links: Sequence[LinkPlan], pace: int) -> tuple[LinkPlan, ...]:
@@ -150,6 +159,9 @@ def with_channel_depths(links: Sequence[LinkPlan], pace: int) -> tuple[LinkPlan,
         if channel.kind in ("management", "label", "result"):
             return channel
         trip = 2 * link.latency + 4 * link.frame_words
+        if channel.batch:  # as fast as the parts can
+            most = min(channel.words(link.width), channel.beats(link.width) * trip)
+            return replace(channel, depth=1 << (max(most, LEAST_DEPTH) - 1).bit_length())
         words = math.ceil(channel.words(link.width) * trip / pace)
         pixel = channel.words(link.width) // channel.pixels
         depth = words + link.frame_words + 2 * pixel

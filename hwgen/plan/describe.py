@@ -42,6 +42,7 @@ def _boards(plan: Plan) -> list[str]:
             for channel in channels:
                 if channel.stage >= 0:
                     name = f"{channel.kind} of {plan.network.stages[channel.stage].name}"
+                    name += " (a batch)" if channel.batch else ""
                     elements, words = channel.pixels * channel.run, channel.words(link.width)
                     numbers = (elements, channel.bits, words, channel.depth)
                     rows.append((str(link.index), way, name, *map(str, numbers)))

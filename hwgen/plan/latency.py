@@ -11,7 +11,7 @@ from .plan import StagePlan
 __all__ = [
     "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW",
     "back_latency", "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks",
-    "update_cycles",
+    "sums_latency", "update_cycles",
 ]  # fmt: skip
 
 WINDOW = 3
@@ -63,6 +63,11 @@ def update_cycles(planned: StagePlan, update: Update) -> int:
     # The biases start a cycle before the first piece, so Bias.update_cycles - 1.
     biases = fold.y_words * (update.lr.width + 3) if stage.bias is not None else 0
     return settle(planned) + max(weights, biases) + 5 + 2
+
+
+def sums_latency(planned: StagePlan) -> int:
+    """From the end of the settling to the first own sum of a gradient: GradientSums and Array.peek_latency."""
+    return planned.tile[1] + 4 + 3
 
 
 def _divider(loss: Loss) -> int:

@@ -42,8 +42,9 @@ class Channel:
     """A virtual channel, one direction of a link; see docs/chain.md for the words.
 
     ``stage`` is the stage whose tensor crosses (-1: none), ``kind`` the column of docs/chain.md ("x", "y", "dy", "dx",
-    "sums", "back", "management", "label", "result"), ``low``..``high`` the channels of it; ``pixels`` runs a sample of
-    ``run`` elements of ``bits``; ``depth`` link words that the receiver holds.
+    "sums", "back", "grads", "totals", "management", "label", "result"), ``low``..``high`` the channels of it;
+    ``pixels`` runs of ``run`` elements of ``bits`` a sample, or if ``batch`` a batch; ``depth`` link words that the
+    receiver holds.
     """
 
     kind: str
@@ -55,13 +56,14 @@ class Channel:
     bits: int
     lanes: int
     depth: int
+    batch: bool = False
 
     def beats(self, width: int) -> int:
         """Link words of a channel word."""
         return math.ceil(self.lanes * self.bits / width)
 
     def words(self, width: int) -> int:
-        """Link words a sample."""
+        """Link words a sample, or a batch."""
         return self.pixels * math.ceil(self.run / self.lanes) * self.beats(width)
 
 

@@ -106,7 +106,8 @@ def bottleneck(plan: Plan) -> tuple[int, str]:
     candidates.append((L.loss_cycles(network.loss), "loss"))
     for link in plan.links:
         for channel in (*link.down, *link.up):
-            candidates.append((channel.words(link.width), f"link {link.index}.{channel.kind}"))
+            if not channel.batch:
+                candidates.append((channel.words(link.width), f"link {link.index}.{channel.kind}"))
     return max(candidates, key=lambda pair: pair[0])
 
 

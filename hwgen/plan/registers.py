@@ -146,6 +146,9 @@ def channel_names(plan: Plan, board: int = 0) -> tuple[str, ...]:
             names.append(f"{stage.name}.back_out" if part.sends_back else f"{stage.name}.dx")
         if backs and part.takes_sums and part.last:
             names.append(f"{stage.name}.masked_out")
+        if part.shares_weights and not stage.frozen:
+            names += [] if part.first else [f"{stage.name}.grads_in", f"{stage.name}.totals_out"]
+            names += [] if part.last else [f"{stage.name}.grads_out", f"{stage.name}.totals_in"]
     if board == len(plan.boards) - 1:
         names += ["loss.z", "loss.dz"]
     else:

@@ -7,6 +7,7 @@ so.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -268,6 +269,43 @@ class _Chain:
             dx = own
         return dx
 
+    def update(self, parts: list[_Stage]) -> list[int]:
+        """First forward op of the next version, of every part that trains; a batch is over."""
+        rule = self.plan.network.update
+        done = [int(stage.times.backward[-1][-1]) - 1 for stage in parts]
+        if parts[0].planned.part.shares_weights:
+            placed = self._totals(parts, done)
+            done = [at - L.settle(stage.planned) for at, stage in zip(placed, parts, strict=True)]
+        for at, stage in zip(done, parts, strict=True):
+            stage.version = at + L.update_cycles(stage.planned, rule)
+            stage.times.update.append(stage.version)
+        return [stage.version for stage in parts]
+
+    def _totals(self, parts: list[_Stage], done: list[int]) -> list[int]:
+        """When the total of the last element is in its place, of every part; first and last elements on their way."""
+        whole = self.plan.whole(parts[0].planned)
+        count = math.prod(whole.weight_shape) + (whole.out_channels if whole.bias is not None else 0)
+        first = last = 0
+        for at, stage in zip(done, parts, strict=True):
+            planned = stage.planned
+            own = at + L.settle(planned) + L.sums_latency(planned)
+            if not planned.part.first:
+                first, last = self._cross_batch(first, last, planned.board - 1, "grads")
+            first = max(first, own) + 1
+            last = max(last + 1, first + count - 1)
+        placed = [last + 2]
+        for stage in parts[:0:-1]:
+            first, last = self._cross_batch(first, last, stage.planned.board - 1, "totals")
+            placed.append(last + 2)
+        return placed[::-1]
+
+    def _cross_batch(self, first: int, last: int, link: int, kind: str) -> tuple[int, int]:
+        """First and last words of a channel that crosses once a batch, on the other side."""
+        plan = self.plan.links[link]
+        (channel,) = (each for each in (*plan.down, *plan.up) if each.kind == kind)
+        beats, way = channel.beats(plan.width), L.LINK + plan.latency
+        return first + beats - 1 + way, max(last, first + beats * (channel.pixels - 1)) + beats - 1 + way
+
 
 def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
     """Times of ``samples`` training samples in batches, sample s offered at cycle s·``pace`` or later.
@@ -309,10 +347,6 @@ def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
             if dy is not None and i and wholes[i - 1][-1].planned.board != own.board:
                 dy = line.cross(dy, own.board - 1, "dy")
         if (sample + 1) % batch == 0 or sample == samples - 1:
-            for stage in stages:
-                if not stage.planned.stage.frozen:
-                    done = int(stage.times.backward[-1][-1]) - 1
-                    stage.version = done + L.update_cycles(stage.planned, network.update)
-                    stage.times.update.append(stage.version)
-                    last = max(last, stage.version)
+            trained = [parts for parts in wholes if not parts[0].planned.stage.frozen]
+            last = max([last, *(version for parts in trained for version in line.update(parts))])
     return Times([stage.times for stage in stages], results, max(last, results[-1]))

@@ -212,8 +212,7 @@ class ProgramBench:
         for number in self.order[first : first + count]:
             for source in self.sources:
                 if train or source.inference:
-                    source.queue.append(int(number) if source.ordered else source.next)
-                    source.next += 1
+                    source.feed(int(number))
         self.fed += count
 
     def _accesses(self, name: str, a: list[int]) -> bool:

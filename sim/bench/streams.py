@@ -25,18 +25,25 @@ class Source:
     def __init__(self, device: Device, name: str, directory: Path, width: int, coin: Coin):
         self.device, self.name, self.coin = device, name, coin
         self.ordered = name in ("image", "label")
-        self.inference, self.beats = name != "label", 1
+        self.inference, self.beats, self.every = name != "label", 1, 1
         path = directory / (f"{name}s.bin" if self.ordered else f"{name}.bin")
         if name == "image":
             self.beats = int(np.fromfile(directory / "shape.bin", dtype=np.uint32)[0])
         elif not self.ordered:
             lines = [line.split() for line in (directory / "sources.txt").read_text().splitlines()]
-            ((beats, inference),) = (words[1:] for words in lines if words[0] == name)
-            self.beats, self.inference = int(beats), inference != "0"
+            ((beats, inference, every),) = (words[1:] for words in lines if words[0] == name)
+            self.beats, self.inference, self.every = int(beats), inference != "0", int(every)
         self.samples = np.fromfile(path, dtype=np.uint32).reshape(-1, self.beats, width)
         self.queue: deque[int] = deque()
-        self.beat = self.next = 0
+        self.beat = self.next = self.fed = 0
         self.taken = False
+
+    def feed(self, number: int) -> None:
+        """Queues the sample of that number, of streams without an order the next one; once in ``every`` calls."""
+        if self.fed % self.every == 0:
+            self.queue.append(number if self.ordered else self.next)
+            self.next += 1
+        self.fed += 1
 
     def moves(self) -> bool:
         """The device takes a beat in this cycle."""

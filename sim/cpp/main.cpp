@@ -155,6 +155,7 @@ void Driver::feed(const Op& op) {
         if (i >= order_.size()) fail("feed past the end of order.bin");
         for (Source& source : sources_) {
             if (!op.a[2] && !source.inference) continue;
+            if (source.fed++ % source.every) continue;
             const bool ordered = source.name == "image" || source.name == "label";
             source.add(ordered ? order_[i] : source.next++);
         }

@@ -21,7 +21,7 @@ struct Source {
     void (*put)(HWGEN_MODEL&, const uint32_t*);
     size_t words;
     std::vector<uint32_t> data = {};
-    uint32_t beats = 1, beat = 0, next = 0;
+    uint32_t beats = 1, beat = 0, next = 0, every = 1, fed = 0;
     bool inference = true, taken = false;
     std::deque<uint32_t> queue = {};
     Coin coin = Coin(0, 0, 0.0);
@@ -85,9 +85,10 @@ inline void load_sources(std::vector<Source>& all, const std::string& dir, uint6
         } else {
             bool known = false;
             for (const auto& words : lines) {
-                if (words.size() != 3 || words[0] != source.name) continue;
+                if (words.size() != 4 || words[0] != source.name) continue;
                 source.beats = uint32_t(std::stoul(words[1]));
                 source.inference = words[2] != "0";
+                source.every = uint32_t(std::stoul(words[3]));
                 known = true;
             }
             if (!known) fail("sources.txt says nothing of " + source.name);
