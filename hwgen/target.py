@@ -10,7 +10,7 @@ from fractions import Fraction
 from itertools import groupby
 from math import floor
 
-from .target_fields import NAME, TEXT, Fields, is_real, shorten
+from .target_fields import NAME, PART, TEXT, Fields, is_real, shorten
 
 __all__ = ["ADAPTERS", "ENCODINGS", "MAX_BOARDS", "RESOURCES", "Board", "Cluster", "Device", "Fill", "Link"]
 
@@ -118,8 +118,9 @@ class Device:
 
     def __post_init__(self) -> None:
         fields = Fields(self, "device")
-        for name in ("name", "vendor", "family", "part", "dsp_kind", "bram_kind"):
+        for name in ("name", "vendor", "family", "dsp_kind", "bram_kind"):
             fields.text(name, TEXT, _WORDED)
+        fields.text("part", PART, f"{_WORDED} /")
         fields.wholes("dsp_widths", 2, 2, 64)
         fields.whole("bram_bits", 256, 1 << 24)
         fields.whole("uram_bits", 0, 1 << 24)

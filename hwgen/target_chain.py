@@ -43,17 +43,20 @@ def parse_cluster(spec: str | os.PathLike[str]) -> Cluster:
 
 
 def find_boards(
-    named: Sequence[object], own: Mapping[str, Board] | None = None, folder: Path | None = None
+    named: Sequence[object],
+    own: Mapping[str, Board] | None = None,
+    folder: Path | None = None,
+    where: str = "cluster",
 ) -> list[Board]:
     """The boards behind names (``own`` ones, then those of ``boards/``), paths from ``folder``, and Boards.
 
-    Raises TargetError naming every unknown one.
+    Raises TargetError naming every unknown one; ``where`` starts its messages.
     """
     boards: list[Board] = []
     problems: list[str] = []
     for name in named:
         try:
-            boards.append(_board(name, own or {}, folder or Path()))
+            boards.append(_board(name, own or {}, folder or Path(), where))
         except TargetError as error:
             problems += error.problems
     if problems:
@@ -140,11 +143,11 @@ def _from_file(path: Path) -> Cluster:
         raise TargetError([f"{path}: {problem}" for problem in error.problems]) from None
 
 
-def _board(name: object, own: Mapping[str, Board], folder: Path) -> Board:
+def _board(name: object, own: Mapping[str, Board], folder: Path, where: str) -> Board:
     if isinstance(name, Board):
         return name
     if not isinstance(name, str):
-        raise TargetError(f"cluster: {shorten(name)} is no board; give names of boards, or Board(...)")
+        raise TargetError(f"{where}: {shorten(name)} is no board; give names of boards, or Board(...)")
     if name.endswith(".toml"):
         return read_board(folder / name)
     if name in own:
@@ -155,6 +158,6 @@ def _board(name: object, own: Mapping[str, Board], folder: Path) -> Board:
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     advice = f"did you mean {near[0]}? " if near else ""
     raise TargetError(
-        f"cluster: no board {shorten(name)}; {advice}there are {', '.join(names)}, "
+        f"{where}: no board {shorten(name)}; {advice}there are {', '.join(names)}, "
         "or give the path of a board's .toml file"
     )

@@ -9,12 +9,14 @@ from typing import Any
 
 from .errors import TargetError
 
-__all__ = ["NAME", "TEXT", "Fields", "is_real", "is_whole", "shorten"]
+__all__ = ["NAME", "PART", "TEXT", "Fields", "is_real", "is_whole", "shorten"]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """Names of boards and clocks: safe in files, Verilog and constraints."""
 TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,59}")
-"""Names of parts and families: safe in scripts of the vendors' tools."""
+"""Names of devices and families: safe in scripts of the vendors' tools."""
+PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+/-]{0,59}")
+"""Names of parts: the same, and Gowin's have a slash."""
 _LONGEST = 60
 
 

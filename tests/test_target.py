@@ -27,13 +27,26 @@ def matches(message, found):
     assert re.fullmatch(re.escape(message), found), found
 
 
-# kind, count, widths of multipliers; count and bits of block RAMs; UltraRAMs; LUTs; flip-flops
+# kind, count, widths of multipliers; count and bits of block RAMs; UltraRAMs; LUTs; flip-flops;
+# LUTs that can be memory, bits of one
 FIGURES = {
-    "vc709": ("DSP48E1", 3600, (25, 18), 1470, 36864, 0, 433_200, 866_400),
-    "ulx3s_85f": ("MULT18X18D", 156, (18, 18), 208, 18432, 0, 83_640, 83_640),
-    "arty_a7_100t": ("DSP48E1", 240, (25, 18), 135, 36864, 0, 63_400, 126_800),
-    "alveo_u280": ("DSP48E2", 9024, (27, 18), 2016, 36864, 960, 1_303_680, 2_607_360),
-}
+    "alveo_u250": ("DSP48E2", 12288, (27, 18), 2688, 36864, 1280, 1_728_000, 3_456_000, 791_040, 64),
+    "alveo_u280": ("DSP48E2", 9024, (27, 18), 2016, 36864, 960, 1_303_680, 2_607_360, 600_960, 64),
+    "alveo_u55c": ("DSP48E2", 9024, (27, 18), 2016, 36864, 960, 1_303_680, 2_607_360, 600_960, 64),
+    "arty_a7_100t": ("DSP48E1", 240, (25, 18), 135, 36864, 0, 63_400, 126_800, 19_000, 64),
+    "de10_nano": ("MULT18X18", 224, (18, 18), 553, 10240, 0, 83_820, 167_640, 19_880, 32),
+    "ecpix5_85f": ("MULT18X18D", 156, (18, 18), 208, 18432, 0, 83_640, 83_640, 41_820, 16),
+    "genesys2": ("DSP48E1", 840, (25, 18), 445, 36864, 0, 203_800, 407_600, 64_000, 64),
+    "kc705": ("DSP48E1", 840, (25, 18), 445, 36864, 0, 203_800, 407_600, 64_000, 64),
+    "pynq_z2": ("DSP48E1", 220, (25, 18), 140, 36864, 0, 53_200, 106_400, 17_400, 64),
+    "stratix10_mx": ("MULT18X19", 7920, (18, 19), 6847, 20480, 0, 1_405_440, 2_810_880, 343_740, 32),
+    "tang_mega_138k": ("MULTALU27X18", 298, (27, 18), 340, 18432, 0, 138_240, 138_240, 69_120, 16),
+    "ulx3s_85f": ("MULT18X18D", 156, (18, 18), 208, 18432, 0, 83_640, 83_640, 41_820, 16),
+    "vc709": ("DSP48E1", 3600, (25, 18), 1470, 36864, 0, 433_200, 866_400, 174_200, 64),
+    "vcu118": ("DSP48E2", 6840, (27, 18), 2160, 36864, 960, 1_182_240, 2_364_480, 591_840, 64),
+    "versa_ecp5_5g": ("MULT18X18D", 72, (18, 18), 108, 18432, 0, 43_848, 43_848, 21_924, 16),
+    "zcu102": ("DSP48E2", 2520, (27, 18), 912, 36864, 0, 274_080, 548_160, 144_000, 64),
+}  # fmt: skip
 
 
 def test_the_boards_that_come_with_hwgen():
@@ -45,7 +58,9 @@ def test_figures_of_a_board(name):
     board = built_in(name)
     d = board.device
     assert board.name == name
-    assert (d.dsp_kind, d.dsp, d.dsp_widths, d.bram, d.bram_bits, d.uram, d.lut, d.ff) == FIGURES[name]
+    memories = (d.bram, d.bram_bits, d.uram)
+    logic = (d.lut, d.ff, d.lut_ram, d.lut_ram_bits)
+    assert (d.dsp_kind, d.dsp, d.dsp_widths, *memories, *logic) == FIGURES[name]
     assert board.link is not None
     assert board.memory_bytes > 0
     assert board.clocks
@@ -184,8 +199,8 @@ def test_wrong_boards(settings, message):
 
 
 DEVICES = [
-    ({"part": "a; exec"}, "part = 'a; exec'; give up to 60 letters, digits, spaces and . _ + -"),
-    ({"part": ""}, "part = ''; give up to 60 letters, digits, spaces and . _ + -"),
+    ({"part": "a; exec"}, "part = 'a; exec'; give up to 60 letters, digits, spaces and . _ + - /"),
+    ({"part": ""}, "part = ''; give up to 60 letters, digits, spaces and . _ + - /"),
     ({"vendor": "x\n"}, "vendor = 'x\\n'; give up to 60 letters, digits, spaces and . _ + -"),
     ({"dsp": -1}, "dsp = -1; give an integer in 0..100,000,000"),
     ({"lut": "433200"}, "lut = '433200'; give an integer in 0..100,000,000"),

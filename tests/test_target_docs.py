@@ -25,6 +25,7 @@ def row(board):
         f"{device.dsp:,} {device.dsp_kind}, {device.dsp_widths[0]}×{device.dsp_widths[1]}",
         f"{device.bram:,} × {device.bram_bits // 1024} Kb",
         f"{device.uram:,} × {device.uram_bits // 1024} Kb" if device.uram else "none",
+        f"{device.lut_ram:,} × {device.lut_ram_bits} b",
         f"{device.lut:,}",
         f"{device.ff:,}",
         f"{board.memory_bytes // 2**20:,} MiB, {board.memory_gbytes_per_s:g} GB/s",

@@ -13,10 +13,10 @@ from hwgen.commands.cluster import add_cluster_argument
 from hwgen.errors import ModelError, TargetError
 from hwgen.frontend.loader import load_source
 from hwgen.target import Board, Fill
-from hwgen.target_files import built_in, read_board
+from hwgen.target_files import built_in, known_boards, read_board
 
 VC709, ARTY, U280 = built_in("vc709"), built_in("arty_a7_100t"), built_in("alveo_u280")
-THERE = "there are alveo_u280, arty_a7_100t, ulx3s_85f, vc709, or give the path of a board's .toml file"
+THERE = f"there are {', '.join(known_boards())}, or give the path of a board's .toml file"
 FORMS = 'give boards such as "vc709*3" or "vc709*2,alveo_u280", or the path of a cluster.toml'
 PINS = Link(gbps=0.5, encoding="none", adapter="parallel", latency=20)
 
@@ -239,8 +239,7 @@ CLUSTER_FILES = [
     ('chain = "vc709*2"\n[link]\nlanes = 15',
      ["cluster: board 0 (vc709): 15 lanes but 14 transceivers; give links of fewer lanes"]),
     ('chain = "mime"\n' + OWN,
-     ["cluster: no board 'mime'; did you mean mine? there are mine, alveo_u280, arty_a7_100t, ulx3s_85f, "
-      "vc709, or give the path of a board's .toml file"]),
+     [f"cluster: no board 'mime'; did you mean mine? {THERE.replace('are', 'are mine,')}"]),
     ('chain = "vc709*"', ["chain: 'vc709*': a count of ''; give 1 to 256"]),
     ('chain = "vc709"\n[boards.Mine]', ["[boards.Mine]: no name for a board; give up to 40 small letters, "
      "digits and underscores, starting with a letter"]),
