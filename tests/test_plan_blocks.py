@@ -41,9 +41,9 @@ def test_tables_ultra_and_registers():
     assert plus.taken(64, 14, "distributed").tables == 16
     assert plus.taken(4096, 72, "ultra") == Taken(uram=1)
     assert plus.taken(4097, 73, "ultra").uram == 4
-    assert ecp5.taken(16, 20, "distributed") == Taken(tables=30, ff=20)
-    assert ecp5.taken(64, 8, "distributed") == Taken(tables=48, lut=24, ff=8)
-    assert seven.tables == 173_280
+    assert ecp5.taken(16, 20, "distributed") == Taken(tables=20, lut=10, ff=20)
+    assert ecp5.taken(64, 8, "distributed") == Taken(tables=32, lut=40, ff=8)
+    assert seven.tables == Cluster.parse("vc709").boards[0].device.lut_ram
 
 
 def test_two_readers_are_two_copies_and_asynchronous_reads_take_tables():

@@ -25,17 +25,11 @@ SEVEN = ((32, 6, 4), (64, 3, 4), (32, 1, 2), (64, 1, 2))
 """RAM32M, RAM64M, RAM32X1D, RAM64X1D in look-up tables (UG474)."""
 PLUS = ((32, 14, 8), (64, 7, 8), *SEVEN)
 """RAM32M16 and RAM64M8 beside them (UG574)."""
-SMALL = ((16, 4, 6),)
-"""16 × 4 in four tables, and two more for the write port (ECP5's DPR16X4, Gowin's RAM16SDP4)."""
+SMALL = ((16, 4, 4),)
+"""16 × 4 in four tables, beside which two more make the write port (ECP5's DPR16X4, Gowin's RAM16SDP4)."""
 MLAB = ((32, 20, 20),)
 """Intel: an MLAB is 10 modules of two tables."""
 LUT_INPUTS = {"lattice": 4, "gowin": 4}
-TABLE_SHARE = {
-    "virtex7": 0.40, "kintex7": 0.31, "artix7": 0.30, "zynq7000": 0.32, "virtexuplus": 0.50, "virtexuplushbm": 0.46,
-    "zynquplus": 0.52, "ecp5": 0.5, "gw5a": 0.5,
-}  # fmt: skip
-"""Share of a family's look-up tables that can be memory (7 series: DS180, UltraScale+: DS890, rounded down)."""
-OTHER_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,8 @@ class Rams:
         if kind == "distributed":
             price, layers = _layers(self.cells, width * reads).cover(depth)
             ff = 0 if asynchronous else width * reads
-            return Taken(tables=price, lut=self._select(layers, width * reads), ff=ff)
+            ports = price // 2 if self.cells is SMALL else 0
+            return Taken(tables=price, lut=ports + self._select(layers, width * reads), ff=ff)
         shapes = self.block if kind == "block" else self.ultra
         if not shapes:
             raise ValueError(f"this device has no memory of kind {kind!r}")
@@ -122,13 +117,12 @@ class Rams:
 
 def rams_of(device: Device) -> Rams:
     """The memories of ``device``; the same object every time."""
-    return _rams(
-        device.vendor, device.family, device.bram_bits if device.bram else 0, device.uram, device.lut
-    )
+    bits = device.bram_bits if device.bram else 0
+    return _rams(device.vendor, device.family, bits, device.uram, device.lut_ram)
 
 
 @cache
-def _rams(vendor: str, family: str, bram_bits: int, uram: int, lut: int) -> Rams:
+def _rams(vendor: str, family: str, bram_bits: int, uram: int, lut_ram: int) -> Rams:
     shapes = BLOCK_SHAPES.get(bram_bits) or _plain(bram_bits)
     cells = {"xilinx": PLUS if "plus" in family else SEVEN, "intel": MLAB}.get(vendor, SMALL)
     return Rams(
@@ -137,7 +131,7 @@ def _rams(vendor: str, family: str, bram_bits: int, uram: int, lut: int) -> Rams
         ultra=ULTRA if uram else (),
         cells=cells,
         lut_inputs=LUT_INPUTS.get(vendor, 6),
-        tables=int(lut * TABLE_SHARE.get(family, OTHER_SHARE)),
+        tables=lut_ram,
     )
 
 
