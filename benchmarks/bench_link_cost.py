@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hwgen.backend.verilog import _convert
+from hwgen.backend.convert import convert
 from hwgen.frontend.loader import load_source
 from hwgen.gateware.board import link_end
 from hwgen.gateware.link.end import LinkEnd
@@ -53,7 +53,7 @@ def _cells(text: str) -> dict[str, int]:
 
 def _cost(end: LinkEnd, family: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hwgen-cost-") as name:
-        (Path(name) / "end.v").write_text(_convert(end, "link_end"))
+        (Path(name) / "end.v").write_text(convert(end, "link_end"))
         command = [sys.executable, "-c", _SYNTHESIS, FAMILIES[family]]
         subprocess.run(command, cwd=name, check=True, stdout=subprocess.DEVNULL)
         cells = _cells((Path(name) / "stat.txt").read_text())

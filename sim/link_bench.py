@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from .. import __version__, templates
-from ..backend.verilog import _convert
+from ..backend.convert import convert
 from ..errors import ToolError
 from ..gateware.link.end import LinkEnd
 from ..gateware.link.tally import OVERFLOW
@@ -170,7 +170,7 @@ def link_files(design: LinkDesign) -> dict[str, str]:
             replay_words=design.replay_words,
             timeout=design.timeout,
         )
-        files[f"end_{name}.v"] = _convert(end, f"link_end_{name}")
+        files[f"end_{name}.v"] = convert(end, f"link_end_{name}")
         ends.append({"name": name, "peer": peer, "module": f"link_end_{name}"})
     environment = Environment(
         loader=FileSystemLoader(Path(templates.__file__).parent), undefined=StrictUndefined, trim_blocks=True,

@@ -4,6 +4,7 @@ from amaranth import *
 from amaranth.lib import wiring
 
 from hwgen.backend import verilog
+from hwgen.backend.convert import convert
 from hwgen.gateware.core import Core
 from hwgen.gateware.flow import channel_shape
 from hwgen.gateware.router import Router
@@ -83,5 +84,5 @@ def direct_files(plan, depth=4):
     files = {}
     modules = [tuple(verilog._stage(plan, p, files) for p in plan.on(k)) for k in range(len(plan.boards))]
     chain = DirectChain(plan, verilog.build_number(plan), modules, depth)
-    files[f"verilog/{verilog.TOP}.v"] = verilog._convert(chain, verilog.TOP)
+    files[f"verilog/{verilog.TOP}.v"] = convert(chain, verilog.TOP)
     return files

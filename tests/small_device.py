@@ -14,6 +14,7 @@ from ref_networks import random_batch, random_parameters
 
 from hwgen import cli
 from hwgen.backend import verilog
+from hwgen.backend.convert import convert
 from hwgen.backend.build import MANIFEST, load_build
 from hwgen.data import Dataset
 from hwgen.gateware.core import Core
@@ -77,7 +78,7 @@ def emitted_beside(build, plan):
     files = dict(build.files)
     modules = tuple(verilog._stage(plan, planned, files) for planned in plan.stages)
     core = Core(plan, verilog.build_number(plan), modules)
-    files[f"verilog/{verilog.TOP}.v"] = verilog._convert(core, verilog.TOP)
+    files[f"verilog/{verilog.TOP}.v"] = convert(core, verilog.TOP)
     return dataclasses.replace(build, plan=plan, files=files)
 
 

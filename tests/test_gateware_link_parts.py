@@ -12,7 +12,8 @@ from amaranth.sim import Simulator
 from hwgen.sim.lint import lint
 from link_pair import SHORT
 
-from hwgen.backend.verilog import TOP, _convert
+from hwgen.backend.convert import convert
+from hwgen.backend.verilog import TOP
 from hwgen.gateware.link.crc import Crc32, crc32
 from hwgen.gateware.link.crossing import Crossing
 from hwgen.gateware.link.end import LinkEnd
@@ -283,7 +284,7 @@ def test_a_sender_tells_at_most_in_every_third_cycle():
 
 def test_verilog_of_an_end():
     """Clean under lint; no loop of wires."""
-    text = _convert(LinkEnd(128, (5, 300), (7,)), TOP)
+    text = convert(LinkEnd(128, (5, 300), (7,)), TOP)
     assert lint({f"verilog/{TOP}.v": text}) == []
     for port in ("link_clk", "link_rst", "clk", "rst", "phy__tx__payload", "tx__1__valid", "rx__0__ready"):
         assert re.search(rf"^  (input|output) (\[\d+:0\] )?{port};$", text, re.MULTILINE), port
