@@ -14,8 +14,8 @@ from ref_networks import random_batch, random_parameters
 
 from hwgen import cli
 from hwgen.backend import verilog
-from hwgen.backend.convert import convert
 from hwgen.backend.build import MANIFEST, load_build
+from hwgen.backend.convert import convert
 from hwgen.data import Dataset
 from hwgen.gateware.core import Core
 from hwgen.plan.serial import plan_to_json

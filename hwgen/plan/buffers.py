@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from .geometry import Axis, Geometry, min_col_rows, min_rows
 from .plan import Depths, StagePlan
-from .schedule import StageTimes, pool_geometry
+from .schedule import pool_geometry
+from .times import StageTimes
 
 __all__ = ["least_depths", "stall_free_depths"]
 
@@ -65,6 +66,23 @@ def _queue(written: list[Ints], read: list[Ints]) -> int:
     return _most(into, out, np.arange(1, len(out) + 1))
 
 
+def _telling(times: StageTimes) -> int:
+    """Samples that show how full buffers become; those behind them repeat it.
+
+    Where every event of a sample comes one step after that of the sample before, what lies in a buffer at an event is
+    what lay in it at the same event a sample earlier, once samples that do not repeat have left it.
+    """
+    events = [
+        each for each in (times.x, times.relu, times.y, times.dy, times.masked, times.backward) if len(each)
+    ]
+    step = events[0].step
+    if not step or any(each.step != step for each in events):
+        return len(times.x)
+    first = max(each.start or 0 for each in events)
+    stay = max(int(each[first].max()) for each in events) - min(int(each[first].min()) for each in events)
+    return min(len(times.x), first + -(-stay // step) + 2)
+
+
 def _store(geometry: Geometry, times: StageTimes) -> int:
     """Most row slots of the feature store: from the first pixel written to the last block that needs the
     slot."""
@@ -75,7 +93,8 @@ def _store(geometry: Geometry, times: StageTimes) -> int:
     starts = np.arange(0, geometry.M, geometry.b) // geometry.horizontal.outputs
     left = np.append(y.below(y.first(starts[1:])), geometry.slots)
     written, need, freed, gone = [], [], [], []
-    for sample, (x, backward) in enumerate(zip(times.x, times.backward, strict=True)):
+    told = _telling(times)
+    for sample, (x, backward) in enumerate(zip(times.x[:told], times.backward[:told], strict=True)):
         written.append(x[first_pixel])
         need.append(slot + sample * geometry.slots)
         freed.append(backward)
@@ -94,11 +113,11 @@ def stall_free_depths(planned: StagePlan, times: StageTimes) -> Depths:
     store = least.store_rows
     if store:
         store = max(store, _store(geometry, times) + _spare(geometry.vertical))
-    mask, argmax = least.mask_words, least.argmax_words
+    mask, argmax, told = least.mask_words, least.argmax_words, _telling(times)
     if mask:
-        mask = max(mask, _queue(times.relu, times.masked) * fold.y_words + margin)
+        mask = max(mask, _queue(times.relu[:told], times.masked[:told]) * fold.y_words + margin)
     if argmax:
-        argmax = max(argmax, _queue(times.y, times.dy) * fold.y_words + margin)
+        argmax = max(argmax, _queue(times.y[:told], times.dy[:told]) * fold.y_words + margin)
     pool = pool_geometry(planned, planned.stage.pool) if planned.stage.pool is not None else None
     return Depths(
         window_rows=max(least.window_rows + _spare(geometry.vertical), _two_blocks(geometry)),

@@ -8,7 +8,7 @@ so.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,40 +17,12 @@ from ..ir.window import Window2d
 from . import latency as L
 from .geometry import Geometry
 from .plan import Plan, StagePlan
+from .repeats import Series, Watch
+from .times import StageTimes, Times
 
 __all__ = ["StageTimes", "Times", "needed_pixels", "run_schedule", "touching_pixels"]
 
 Ints = NDArray[np.int64]
-
-
-@dataclass
-class StageTimes:
-    """Cycles of one stage's events, one array a sample. ``x``: pixel of x written; ``forward``, ``backward``:
-    end of each block (the cycle after its last op); ``relu``: pixel behind the ReLU; ``y``: pixel of y given;
-    ``dy``: pixel of y's error taken; ``masked``: pixel into the array's replay; ``dx``: pixel of dx given.
-    ``first_forward``, ``first_backward``: first op; ``update``: version after each batch.
-    """
-
-    x: list[Ints] = field(default_factory=list)
-    forward: list[Ints] = field(default_factory=list)
-    relu: list[Ints] = field(default_factory=list)
-    y: list[Ints] = field(default_factory=list)
-    dy: list[Ints] = field(default_factory=list)
-    masked: list[Ints] = field(default_factory=list)
-    backward: list[Ints] = field(default_factory=list)
-    dx: list[Ints] = field(default_factory=list)
-    first_forward: list[int] = field(default_factory=list)
-    first_backward: list[int] = field(default_factory=list)
-    update: list[int] = field(default_factory=list)
-
-
-@dataclass
-class Times:
-    """All stages, the results, and when the device is idle after the last batch."""
-
-    stages: list[StageTimes]
-    results: list[int]
-    idle: int
 
 
 def chain(ready: Ints, cost: Ints | int, start: int) -> Ints:
@@ -87,8 +59,9 @@ def pool_geometry(planned: StagePlan, pool: Window2d) -> Geometry:
 class _Stage:
     """Recurrences of one stage; keeps the ends of its engines from sample to sample."""
 
-    def __init__(self, planned: StagePlan):
+    def __init__(self, planned: StagePlan, number: int, watch: Watch):
         self.planned, self.fold = planned, planned.fold
+        self.number, self.watch = number, watch
         self.geometry = planned.fold.geometry
         stage, b = planned.stage, planned.fold.b
         pixels = np.arange(self.geometry.M)
@@ -99,15 +72,18 @@ class _Stage:
         self.needed = needed_pixels(self.geometry) - 1
         self.touching = touching_pixels(self.geometry) // b
         self.pool = pool_geometry(planned, stage.pool) if stage.pool is not None else None
+        if self.pool is not None:
+            self.pool_needed = needed_pixels(self.pool) - 1
+            self.pool_touching = touching_pixels(self.pool)
         self.times = StageTimes()
         engines = ("x", "forward", "sort", "pool", "dy", "pool_col", "unpool", "backward", "dx")
-        self.end = dict.fromkeys(engines, -(1 << 40))
+        self.end: dict[Any, int] = dict.fromkeys(engines, -(1 << 40))
         self.version = -(1 << 40)
 
     def _after(self, name: str, ready: Ints, cost: Ints | int) -> Ints:
         ends = chain(ready, cost, self.end[name])
         self.end[name] = int(ends[-1])
-        return ends
+        return self.watch.see((self.number, name), ends, ready)
 
     def take_x(self, arrival: Ints) -> Ints:
         """Pixels of x written, a word a cycle: the cycle of each one's last word."""
@@ -118,8 +94,10 @@ class _Stage:
     def sums(self, x: Ints) -> Ints:
         """Cycle in which the last forward sum of each pixel is given, in raster order."""
         planned, fold = self.planned, self.fold
-        ready = np.maximum.reduceat(x[self.needed] + L.WINDOW - self.offset, self.starts)
+        arrived = np.maximum.reduceat(x[self.needed] + L.WINDOW - self.offset, self.starts)
+        ready = arrived.copy()
         ready[0] = max(ready[0], self.version)
+        self.watch.see((self.number, "version"), ready, arrived)
         ends = self._after("forward", ready, self.costs)
         self.times.forward.append(ends)
         self.times.first_forward.append(int(ends[0] - self.costs[0]))
@@ -138,7 +116,7 @@ class _Stage:
         self.times.relu.append(pixels)
         if self.pool is not None:
             cost = self.pool.words * self.pool.window.positions
-            pixels = self._after("pool", pixels[needed_pixels(self.pool) - 1] + L.WINDOW, cost)
+            pixels = self._after("pool", pixels[self.pool_needed] + L.WINDOW, cost)
         self.times.y.append(pixels + L.FIFO)
         return pixels + L.FIFO
 
@@ -150,7 +128,7 @@ class _Stage:
         if self.pool is not None:
             cost = self.pool.words * self.pool.window.positions
             added = self._after("pool_col", dy - fold.y_words + 1, cost) - 1
-            ready = added[touching_pixels(self.pool)] + L.COL2IM + L.ROUND
+            ready = added[self.pool_touching] + L.COL2IM + L.ROUND
             dy = self._after("unpool", ready, fold.y_words) - 1
         if planned.stage.relu:
             dy = dy + L.RELU
@@ -206,15 +184,71 @@ class _Chain:
 
     def __init__(self, plan: Plan):
         self.plan = plan
-        self.stages = [_Stage(planned) for planned in plan.stages]
-        self.ends: dict[tuple[int, str], int] = {}
-
-    def wholes(self) -> list[list[_Stage]]:
-        """The parts of every stage of the network."""
-        found: list[list[_Stage]] = [[] for _ in self.plan.network.stages]
+        self.watch = Watch()
+        self.stages = [_Stage(planned, k, self.watch) for k, planned in enumerate(plan.stages)]
+        self.ends: dict[Any, int] = {}
+        self.wholes: list[list[_Stage]] = [[] for _ in plan.network.stages]
         for stage in self.stages:
-            found[stage.planned.stage.index].append(stage)
-        return found
+            self.wholes[stage.planned.stage.index].append(stage)
+
+    def sample(self, offered: int) -> int:
+        """The next sample through the whole chain, offered at that cycle; when its result is at the host."""
+        network = self.plan.network
+        y, side = self._through_stages(self._image(offered), (network.in_shape[2], self.plan.image_lanes))
+        taken = y[-1:] + min(network.loss.classes, side[1]) - 1
+        taken = self.watch.see("loss", np.maximum(taken, self.ends.get((-1, "loss"), -(1 << 40))), taken)
+        self.ends[-1, "loss"] = int(taken[-1]) + L.loss_cycles(network.loss)
+        self._errors(int(taken[-1]), len(y), side)
+        home = sum(L.LINK + link.latency for link in self.plan.links)
+        return int(taken[-1]) + L.result_latency(network.loss) + home
+
+    def _image(self, offered: int) -> Ints:
+        """Pixels of an image, checked."""
+        height, width, channels = self.plan.network.in_shape
+        pixels = np.full(height * width, offered, dtype=np.int64)
+        ends = chain(pixels, -(-channels // self.plan.image_lanes), self.ends.get((-1, "image"), 0))
+        self.ends[-1, "image"] = int(ends[-1])
+        return self.watch.see("image", ends, pixels) - 1 + L.FRAME
+
+    def _through_stages(self, y: Ints, side: tuple[int, int]) -> tuple[Ints, tuple[int, int]]:
+        """Pixels of the last y, and their layout."""
+        for i, parts in enumerate(self.wholes):
+            board = parts[0].planned.board
+            if i and board != self.wholes[i - 1][-1].planned.board:
+                y = self.cross(y, board - 1, "x")
+            y, side = self.forward(parts, y, side)
+        return y, side
+
+    def _errors(self, taken: int, pixels: int, side: tuple[int, int]) -> None:
+        """The errors of a sample whose logits the loss has taken, back to the first layer that wants them."""
+        loss = self.plan.network.loss
+        slower = L.dz_latency(loss, 1) - loss.classes - 12
+        last = taken + L.dz_latency(loss, side[1]) + max(0, loss.classes - side[1]) * slower
+        dy: Ints | None = np.full(pixels, last, dtype=np.int64)
+        for i, parts in reversed(list(enumerate(self.wholes))):
+            own = parts[0].planned
+            if dy is None or (own.stage.frozen and own.stage.dx is None):
+                break
+            dy = self.backward(parts, dy, side)
+            side = (own.stage.cin, parts[0].fold.folding.pc)
+            if dy is not None and i and self.wholes[i - 1][-1].planned.board != own.board:
+                dy = self.cross(dy, own.board - 1, "dy")
+
+    def marks(self) -> list[dict[Any, int]]:
+        """Ends of all engines."""
+        return [dict(ends) for ends in self._engines()]
+
+    def _engines(self) -> list[dict[Any, int]]:
+        return [self.ends, *(stage.end for stage in self.stages)]
+
+    def repeat(self, count: int, before: list[dict[Any, int]]) -> None:
+        """``count`` more samples that repeat the last one, before which ``marks`` were those."""
+        for then, now in zip(before, self._engines(), strict=True):
+            for name in now:
+                now[name] += count * (now[name] - then[name])
+        for stage in self.stages:
+            for series in stage.times.samples:
+                series.repeat(count)
 
     def cross(self, times: Ints, link: int, kind: str) -> Ints:
         """Pixels of a channel on the other side of a link."""
@@ -223,7 +257,11 @@ class _Chain:
         cost = -(-channel.words(plan.width) // len(times))
         ends = chain(times, cost, self.ends.get((link, kind), -(1 << 40)))
         self.ends[link, kind] = int(ends[-1])
-        return ends + L.LINK + plan.latency
+        return self.watch.see((link, kind), ends, times) + L.LINK + plan.latency
+
+    def latest(self, stage: _Stage, what: str, *sources: Ints) -> Ints:
+        """When all of them are there."""
+        return self.watch.see((stage.number, f"latest {what}"), np.maximum(*sources), *sources)
 
     def forward(self, parts: list[_Stage], x: Ints, side: tuple[int, int]) -> tuple[Ints, tuple[int, int]]:
         """Pixels of y, and their layout, from those of x where the first part stands."""
@@ -236,7 +274,7 @@ class _Chain:
             taken = stage.take_x(_up(_through(x, side, own), planned.stage.window.pixels_in))
             pixels = stage.sums(taken)
             if planned.part.takes_sums and y is not None:
-                pixels = np.maximum(pixels, self.cross(y, planned.board - 1, "sums"))
+                pixels = self.latest(stage, "sums", pixels, self.cross(y, planned.board - 1, "sums"))
             if planned.part.sends_sums:
                 stage.times.relu.append(pixels)
                 stage.times.y.append(pixels)
@@ -244,7 +282,7 @@ class _Chain:
                 continue
             own_y = stage.activate(pixels)
             if y is not None and planned.part.cut != "input_channels":
-                own_y = np.maximum(own_y, self.cross(y, planned.board - 1, "y"))
+                own_y = self.latest(stage, "y", own_y, self.cross(y, planned.board - 1, "y"))
             y = own_y
         assert y is not None
         return y, (parts[-1].planned.stage.N, parts[-1].fold.pn)
@@ -265,7 +303,7 @@ class _Chain:
                 continue
             if dx is not None:
                 came = self.cross(dx, planned.board, "back" if planned.part.takes_back else "dx")
-                own = np.maximum(own, came if len(came) == len(own) else came[-1])
+                own = self.latest(stage, "dx", own, came if len(came) == len(own) else came[-1:])
             dx = own
         return dx
 
@@ -310,43 +348,20 @@ class _Chain:
 def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
     """Times of ``samples`` training samples in batches, sample s offered at cycle s·``pace`` or later.
 
-    Results are those at the host's port."""
-    network, line = plan.network, _Chain(plan)
-    stages, wholes = line.stages, line.wholes()
-    batch = network.update.batch
-    height, width, channels = network.in_shape
-    beats = -(-channels // plan.image_lanes)
-    classes = network.loss.classes
-    home = sum(L.LINK + link.latency for link in plan.links)
-    results: list[int] = []
-    loss_end = image_end = -(1 << 40)
-    last = 0
-    for sample in range(samples):
-        offered = np.full(height * width, sample * pace, dtype=np.int64)
-        y = chain(offered, beats, max(image_end, 0)) - 1
-        image_end = int(y[-1]) + 1
-        y = y + L.FRAME
-        side = (channels, plan.image_lanes)
-        for i, parts in enumerate(wholes):
-            board = parts[0].planned.board
-            if i and board != wholes[i - 1][-1].planned.board:
-                y = line.cross(y, board - 1, "x")
-            y, side = line.forward(parts, y, side)
-        taken = max(int(y[-1]) + min(classes, side[1]) - 1, loss_end)
-        loss_end = taken + L.loss_cycles(network.loss)
-        results.append(taken + L.result_latency(network.loss) + home)
-        first = taken + L.dz_latency(network.loss, side[1])
-        last_error = first + max(0, classes - side[1]) * (L.dz_latency(network.loss, 1) - classes - 12)
-        dy: Ints | None = np.full(len(y), last_error, dtype=np.int64)
-        for i, parts in reversed(list(enumerate(wholes))):
-            own = parts[0].planned
-            if dy is None or (own.stage.frozen and own.stage.dx is None):
-                break
-            dy = line.backward(parts, dy, side)
-            side = (own.stage.cin, parts[0].fold.folding.pc)
-            if dy is not None and i and wholes[i - 1][-1].planned.board != own.board:
-                dy = line.cross(dy, own.board - 1, "dy")
-        if (sample + 1) % batch == 0 or sample == samples - 1:
-            trained = [parts for parts in wholes if not parts[0].planned.stage.frozen]
+    Results are those at the host's port. Samples of a batch that repeat the one before, later, are not computed."""
+    line, results = _Chain(plan), Series[int]()
+    batch, last, sample = plan.network.update.batch, 0, 0
+    while sample < samples:
+        line.watch.begin(sample % batch == 0)
+        before = line.marks()
+        results.append(line.sample(sample * pace))
+        end = min((sample // batch + 1) * batch, samples)
+        if (more := end - sample - 1) and line.watch.steady:
+            line.repeat(more, before)
+            results.repeat(more)
+            sample += more
+        sample += 1
+        if sample == end:
+            trained = [parts for parts in line.wholes if not parts[0].planned.stage.frozen]
             last = max([last, *(version for parts in trained for version in line.update(parts))])
-    return Times([stage.times for stage in stages], results, max(last, results[-1]))
+    return Times([stage.times for stage in line.stages], results, max(last, results[-1]))
