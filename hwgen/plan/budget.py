@@ -18,6 +18,7 @@ __all__ = [
     "memory_bits",
     "multiplier_room",
     "needed_gbps",
+    "pe_dsps",
 ]
 
 LINK_SHARE = 0.96
@@ -39,7 +40,7 @@ def _tiles(a: int, b: int, widths: tuple[int, int]) -> int:
     return min(count(*widths), count(*reversed(widths)))
 
 
-def _a_pe(stage: Stage, widths: tuple[int, int]) -> int:
+def pe_dsps(stage: Stage, widths: tuple[int, int]) -> int:
     """DSPs of one PE."""
     forward = _tiles(stage.x.width, stage.w.width, widths)
     backward = _tiles(stage.dy.width, stage.w.width, widths) if stage.dx is not None else 0
@@ -48,7 +49,7 @@ def _a_pe(stage: Stage, widths: tuple[int, int]) -> int:
 
 def dsps(planned: StagePlan, widths: tuple[int, int]) -> int:
     """DSPs of a stage's array."""
-    return planned.fold.pk * planned.fold.pn * _a_pe(planned.stage, widths)
+    return planned.fold.pk * planned.fold.pn * pe_dsps(planned.stage, widths)
 
 
 def multiplier_room(network: Network, board: Board) -> int:

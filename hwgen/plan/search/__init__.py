@@ -1,0 +1,3 @@
+"""The search for the fastest plan of a network over a cluster."""
+
+__all__: list[str] = []

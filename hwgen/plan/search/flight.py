@@ -1,0 +1,184 @@
+"""How many samples of every stage are in flight, from a timeline of rows: what buffers will be so deep that nothing waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import latency as L
+from .layer import Layer, Share
+from .memory import Flight
+
+__all__ = ["SAMPLES", "flights", "row_owner"]
+
+Floats = NDArray[np.float64]
+SAMPLES = 10
+"""Samples of the timeline; the last is taken as steady state."""
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """The shares of one stage, and cycles that one sample takes of each."""
+
+    layer: Layer
+    shares: tuple[Share, ...]
+    cycles: tuple[int, ...]
+
+
+def row_owner(sizes: Sequence[int], turns: int) -> NDArray[np.int64]:
+    """For every row, the part that it is dealt to: in every turn part p gets its next sizes[p]/turns rows."""
+    owner = []
+    for turn in range(turns):
+        for part, size in enumerate(sizes):
+            owner += [part] * (size * (turn + 1) // turns - size * turn // turns)
+    return np.array(owner, dtype=np.int64)
+
+
+def _engine(ready: Floats, cost: float) -> Floats:
+    """Ends of jobs one after the other (flat over samples)."""
+    total = np.arange(1, len(ready) + 1) * cost
+    ends: Floats = total + np.maximum.accumulate(ready - (total - cost))
+    return ends
+
+
+def _most(written: Floats, freed: Floats) -> int:
+    """Most rows held: written at one time each, freed at another (sample-major)."""
+    order = np.sort(freed)
+    held = np.arange(1, len(written) + 1) - np.searchsorted(order, np.sort(written), side="left")
+    return int(held[len(held) // 2 :].max())
+
+
+class _Timeline:
+    def __init__(self, layers: Sequence[Layer], stretches: Sequence[_Stretch], pace: int, hop: float):
+        self.layers, self.stretches, self.pace, self.hop = layers, stretches, pace, hop
+        self.x: list[Floats] = []  # rows of x arrive at the first part, [sample, row]
+        self.conv: list[Floats] = []  # rows of the convolution done
+        self.y: list[Floats] = []
+        self.dy: list[Floats] = []
+        self.back: list[Floats] = []
+        self.owners: list[NDArray[np.int64]] = []
+
+    def forward(self) -> None:
+        first = self.layers[0].stage
+        offered = np.arange(SAMPLES)[:, None] * float(self.pace)
+        x = offered + np.arange(1, first.window.height + 1) * float(first.window.width)
+        for stretch in self.stretches:
+            stage = stretch.layer.stage
+            x = self._taken(x, stage.window.height)
+            self.x.append(x)
+            window = stage.window
+            rows = np.arange(window.out_height)
+            last = rows * window.stride[0] - window.pads[0] + (window.kernel[0] - 1) * window.dilation[0]
+            done = self._passes(stretch, x[:, np.clip(last, 0, window.height - 1)], forward=True)
+            self.conv.append(done)
+            y = done + self.hop * (len(stretch.shares) - 1) + L.WINDOW
+            y = np.maximum.accumulate(y, axis=1)
+            if stage.pool is not None:
+                pool = stage.pool
+                last = np.arange(pool.out_height) * pool.stride[0] - pool.pads[0] + pool.kernel[0] - 1
+                y = y[:, np.clip(last, 0, window.out_height - 1)]
+            self.y.append(y)
+            x = y + self.hop
+
+    def backward(self, loss: float) -> None:
+        dy = np.repeat(self.y[-1][:, -1:] + loss, self.y[-1].shape[1], axis=1)
+        for stretch in reversed(self.stretches):
+            stage = stretch.layer.stage
+            if not stretch.layer.backs:
+                dy = np.full(self.y[len(self.stretches) - 1 - len(self.dy)].shape, dy[:, :1])
+                self.dy.insert(0, dy)
+                self.back.insert(0, dy)
+                continue
+            rows = self.y[len(self.stretches) - 1 - len(self.dy)].shape[1]
+            dy = self._taken(dy, rows)
+            self.dy.insert(0, dy)
+            masked = dy
+            if stage.pool is not None:
+                above = np.minimum(np.arange(stage.window.out_height) // stage.pool.stride[0], rows - 1)
+                masked = dy[:, above]
+            done = self._passes(stretch, masked, forward=False)
+            self.back.insert(0, done)
+            window = stage.window
+            touching = np.minimum((np.arange(window.height) + window.pads[0]) // window.stride[0], window.out_height - 1)
+            dx = np.maximum.accumulate(done, axis=1)[:, touching] + self.hop * (len(stretch.shares) - 1)
+            dy = dx + self.hop + L.COL2IM
+
+    @staticmethod
+    def _taken(rows: Floats, height: int) -> Floats:
+        """Rows as the next stage sees them: a flattened map is one."""
+        return rows if rows.shape[1] == height else rows[:, -1:]
+
+    def _passes(self, stretch: _Stretch, ready: Floats, forward: bool) -> Floats:
+        """When each row of the convolution is done, by the part that does it."""
+        rows = ready.shape[1]
+        parts = len(stretch.shares)
+        if parts == 1 or stretch.shares[0].axis != "rows":
+            return _engine(ready.reshape(-1), max(stretch.cycles) / rows).reshape(ready.shape)
+        done = np.zeros_like(ready)
+        owner = self._owner(stretch, rows)
+        for part, cycles in enumerate(stretch.cycles):
+            own = np.flatnonzero(owner == part)
+            hops = self.hop * (part if forward else parts - 1 - part)
+            done[:, own] = _engine((ready[:, own] + hops).reshape(-1), cycles / len(own)).reshape(SAMPLES, -1)
+        return done
+
+    @staticmethod
+    def _owner(stretch: _Stretch, rows: int) -> NDArray[np.int64]:
+        owner = row_owner([share.size for share in stretch.shares], stretch.shares[0].turns)
+        owner = np.repeat(owner, stretch.layer.conv_rows)
+        return np.append(owner, np.full(rows - len(owner), owner[-1]))
+
+    def flight(self, k: int) -> Flight:
+        """Samples of stage k in flight; of a cut by rows those of the fullest part over its own rows."""
+        stretch = self.stretches[k]
+        layer, stage = stretch.layer, stretch.layer.stage
+        if not layer.backs:
+            return Flight(0.0, 0.0, 0.0)
+        window = stage.window
+        last_user = np.minimum((np.arange(window.height) + window.pads[0]) // window.stride[0], window.out_height - 1)
+        x, freed = self.x[k], np.maximum.accumulate(self.back[k], axis=1)[:, last_user]
+        pooled = self.dy[k]
+        masked = pooled
+        if stage.pool is not None:
+            above = np.minimum(np.arange(window.out_height) // stage.pool.stride[0], pooled.shape[1] - 1)
+            masked = pooled[:, above]
+        conv = self.conv[k]
+        if len(stretch.shares) == 1 or stretch.shares[0].axis != "rows":
+            hops = 2 * self.hop * (len(stretch.shares) - 1)
+            return Flight(
+                _most(x.reshape(-1), freed.reshape(-1) + hops) / window.height,
+                _most(conv.reshape(-1), masked.reshape(-1) + hops) / window.out_height,
+                _most(self.y[k].reshape(-1), pooled.reshape(-1) + hops) / pooled.shape[1],
+            )
+        return self._dealt(stretch, k, masked)
+
+    def _dealt(self, stretch: _Stretch, k: int, masked: Floats) -> Flight:
+        window = stretch.layer.stage.window
+        owner = self._owner(stretch, window.out_height)
+        x_row = np.clip(np.arange(window.out_height) * window.stride[0], 0, window.height - 1)
+        most = [0.0, 0.0]
+        for part in range(len(stretch.shares)):
+            own = np.flatnonzero(owner == part)
+            kept = _most(self.x[k][:, x_row[own]].reshape(-1), self.back[k][:, own].reshape(-1))
+            bits = _most(self.conv[k][:, own].reshape(-1), masked[:, own].reshape(-1))
+            most = [max(most[0], kept / len(own)), max(most[1], bits / len(own))]
+        return Flight(most[0], most[1], most[1])
+
+
+def flights(
+    layers: Sequence[Layer],
+    shares: Sequence[tuple[tuple[Share, ...], tuple[int, ...]]],
+    pace: int,
+    hop: float,
+    loss: float,
+) -> list[Flight]:
+    """Samples in flight of every stage, from the shares of each with their cycles a sample; ``hop`` cycles between two
+    boards, ``loss`` from the last output to the first error."""
+    stretches = [_Stretch(layer, *each) for layer, each in zip(layers, shares, strict=True)]
+    line = _Timeline(layers, stretches, pace, hop)
+    line.forward()
+    line.backward(loss)
+    return [line.flight(k) for k in range(len(layers))]

@@ -1,0 +1,114 @@
+"""A stage as the search sees it: the few numbers that every share of it is computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...ir.stage import Network, Stage
+from ..budget import pe_dsps
+from ..fold import legal_u
+
+__all__ = ["AXES", "Layer", "Share", "ceil_div", "layers_of", "rows_read"]
+
+AXES = ("output_channels", "input_channels", "groups", "rows")
+"""Axes along which the search cuts, in the order in which equal choices are preferred."""
+TURN_ROWS = 8
+"""Rows of the convolution that a turn of a cut by rows should have: fewer repeat more rows, more wait longer."""
+MOST_B = 16
+USUAL_B = 4
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A stage of the network with what does not depend on pace and cut.
+
+    ``grad`` bits of a gradient sum, 0 for a frozen stage.
+    """
+
+    stage: Stage
+    grad: int
+
+    @cached_property
+    def axes(self) -> dict[str, int]:
+        """How many units every legal axis has; only axes with two or more. Rows are those of y."""
+        stage, pool = self.stage, self.stage.pool
+        found = {"output_channels": stage.N, "input_channels": stage.cin}
+        if stage.groups > 1:
+            found = {"groups": stage.groups}
+        whole_windows = pool is None or (
+            pool.kernel[0] == pool.stride[0] and pool.pads == (0, 0, 0, 0) and pool.dilation[0] == 1
+        )
+        if whole_windows and stage.window.out_width % self.b == 0:
+            found["rows"] = stage.out_shape[0]
+        return {axis: extent for axis, extent in found.items() if extent > 1}
+
+    @cached_property
+    def b(self) -> int:
+        """Pixels of a block: what divides a row of the output if that is possible, so that rows can be dealt."""
+        stage = self.stage
+        if stage.wish.b is not None:
+            return stage.wish.b
+        width = stage.window.out_width
+        legal = [b for b in range(2, min(MOST_B, width) + 1) if width % b == 0]
+        if legal:
+            return min(legal, key=lambda b: abs(b - USUAL_B))
+        return min(USUAL_B, stage.M)
+
+    @cached_property
+    def us(self) -> list[int]:
+        """Kernel positions that a chunk may hold."""
+        return legal_u(self.stage)
+
+    @cached_property
+    def useful(self) -> int:
+        """Useful multiplications a sample, all passes."""
+        return sum(self.stage.macs)
+
+    @cached_property
+    def backs(self) -> bool:
+        """Errors come back to it."""
+        return not (self.stage.frozen and self.stage.dx is None)
+
+    @cached_property
+    def conv_rows(self) -> int:
+        """Rows of the convolution in a row of y."""
+        return 1 if self.stage.pool is None else self.stage.pool.stride[0]
+
+    def dsps(self, widths: tuple[int, int]) -> int:
+        """DSPs of one PE on a device with multipliers of ``widths``."""
+        return pe_dsps(self.stage, widths)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Units ``low``..``high`` of ``axis`` of stage ``layer``; "whole": all of it. ``turns``: pieces of a cut by rows."""
+
+    layer: int
+    axis: str
+    low: int
+    high: int
+    turns: int = 1
+
+    @property
+    def size(self) -> int:
+        """Units of the axis."""
+        return self.high - self.low
+
+
+def layers_of(network: Network) -> list[Layer]:
+    """All stages of a network."""
+    batch = network.update.batch
+    return [Layer(stage, 0 if stage.frozen else stage.grad_bits(batch)) for stage in network.stages]
+
+
+def rows_read(stage: Stage, rows: int, turns: int) -> int:
+    """Rows of x under ``rows`` rows of the convolution in ``turns`` pieces, at most those of the image."""
+    window = stage.window
+    span = window.dilation[0] * (window.kernel[0] - 1) + 1
+    return min(window.height, rows * window.stride[0] + turns * max(0, span - window.stride[0]))

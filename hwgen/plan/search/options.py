@@ -1,0 +1,139 @@
+"""Foldings of a share of a layer that keep a pace: the few worth considering, by multipliers and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fold import Folding
+from ..foldings import MAX_PES
+from .layer import Layer, ceil_div, rows_read
+
+__all__ = ["Choice", "Sizes", "choices", "sizes_of"]
+
+Ints = NDArray[np.int64]
+MOST_CHOICES = 6
+SLACK = 1.8
+"""Foldings with so many times the fewest PEs are considered: they may fill memories better."""
+TILE_ROWS, TILE_COLUMNS = 9, 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Extents of a share: channels of a group, groups, rows of the convolution and of x."""
+
+    cin: int
+    n: int
+    groups: int
+    rows: int
+    x_rows: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A folding of a share: array, folds over k and n, cycles a sample."""
+
+    folding: Folding
+    pk: int
+    pn: int
+    fk: int
+    fn: int
+    depth: int
+    cycles: int
+    tile: tuple[int, int]
+
+    @property
+    def pes(self) -> int:
+        """Processing elements."""
+        return self.pk * self.pn
+
+
+def sizes_of(layer: Layer, axis: str, size: int, turns: int = 1) -> Sizes:
+    """The extents of ``size`` units of ``axis``."""
+    stage = layer.stage
+    rows, x_rows = stage.window.out_height, stage.window.height
+    if axis == "rows":
+        rows = size * layer.conv_rows
+        x_rows = rows_read(stage, rows, turns)
+    return Sizes(
+        size if axis == "input_channels" else stage.cin,
+        size if axis == "output_channels" else stage.N,
+        size if axis == "groups" else stage.groups,
+        rows,
+        x_rows,
+    )
+
+
+@lru_cache(maxsize=None)
+def divisor(count: int, most: int) -> int:
+    """The largest divisor of ``count`` up to ``most``."""
+    return max(d for d in range(1, min(count, most) + 1) if count % d == 0)
+
+
+@lru_cache(maxsize=None)
+def _splits(count: int) -> tuple[Ints, Ints]:
+    """Every distinct ceil(count / folds), and the fewest folds that give it."""
+    lanes = sorted({ceil_div(count, folds) for folds in range(1, count + 1)})
+    return np.array(lanes), np.array([ceil_div(count, each) for each in lanes])
+
+
+@lru_cache(maxsize=None)
+def _grid(us: tuple[int, ...], positions: int, cin: int, n: int) -> tuple[Ints, ...]:
+    """All (u, pc, pn) as flat arrays with their folds: u, pc, cgs, fk, pn, fn."""
+    pcs, cgss = _splits(cin)
+    pns, fns = _splits(n)
+    u, k, c = (part.reshape(-1) for part in np.meshgrid(us, np.arange(len(pcs)), np.arange(len(pns)), indexing="ij"))
+    pc, cgs, pn, fn = pcs[k], cgss[k], pns[c], fns[c]
+    return u, pc, cgs, (positions // u) * cgs, pn, fn
+
+
+def choices(layer: Layer, axis: str, sizes: Sizes, pace: int, word: int) -> list[Choice]:
+    """Foldings of a share that keep ``pace``, fewest PEs first, each with less memory than those before it; [] if none.
+
+    ``word`` bits lie in memory beside every PE's multipliers for one weight.
+    """
+    stage = layer.stage
+    u, pc, cgs, fk, pn, fn = _grid(tuple(layer.us), stage.window.positions, sizes.cin, sizes.n)
+    width = stage.window.out_width
+    pixels = sizes.rows * width
+    depth = sizes.groups * fk * fn
+    fits = (pixels * depth <= pace) & (depth <= MAX_PES) & (u * pc * pn <= MAX_PES)
+    # A word a cycle enters the row buffers and the pool; the pool reads one a position.
+    fits &= sizes.x_rows * stage.window.width * sizes.groups * cgs <= pace
+    if stage.pool is not None and axis != "input_channels":
+        pooled = sizes.rows // layer.conv_rows * stage.out_shape[1] * stage.pool.positions
+        fits &= (max(pooled, pixels) * sizes.groups * fn <= pace)
+    if not fits.any():
+        return []
+    pes = u * pc * pn
+    least = int(pes[fits].min())
+    near = np.flatnonzero(fits & (pes <= SLACK * least + 8))
+    blocks = _blocks(depth[near], pes[near], word)
+    order = np.lexsort((-pc[near], u[near], blocks, pes[near]))
+    found: list[Choice] = []
+    best = float("inf")
+    for i in order:
+        if blocks[i] < 0.97 * best or not found:
+            best = float(blocks[i])
+            k = near[i]
+            found.append(_choice(layer, int(u[k]), int(pc[k]), int(pn[k]), int(fk[k]), int(fn[k]), int(depth[k]), pixels))
+            if len(found) == MOST_CHOICES:
+                break
+    return found
+
+
+def _blocks(depth: Ints, pes: Ints, word: int) -> NDArray[np.float64]:
+    """Block RAMs of 512 × 72 that the weights take, or what distributed RAM in words of 64 takes of them, whichever is
+    less: a first measure only."""
+    block = np.ceil(depth / 512) * 512
+    distributed = np.ceil(depth / 64) * 64 * 1.6
+    blocks: NDArray[np.float64] = np.minimum(block, distributed) * pes * word / 36864
+    return blocks
+
+
+def _choice(layer: Layer, u: int, pc: int, pn: int, fk: int, fn: int, depth: int, pixels: int) -> Choice:
+    tile = divisor(u * pc, TILE_ROWS), divisor(pn, TILE_COLUMNS)
+    return Choice(Folding(u, pc, pn, layer.b), u * pc, pn, fk, fn, depth, pixels * depth, tile)

@@ -1,0 +1,74 @@
+"""What crosses a link at a place in the line of layers: link words a sample, away from the host and towards it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from .layer import Layer, Share, rows_read
+
+__all__ = ["run_words", "words_across", "words_between"]
+
+
+@lru_cache(maxsize=None)
+def run_words(run: int, bits: int, width: int) -> int:
+    """Fewest link words of ``width`` bits for ``run`` elements (links.channel_lanes chooses the lanes for it)."""
+    if not run:
+        return 0
+    if bits > width:
+        return min(run * math.ceil(bits / width), math.ceil(run / 1) * math.ceil(bits / width))
+    best = run * bits
+    for beats in range(1, math.ceil(run * bits / width) + 1):
+        lanes = min(run, beats * width // bits)
+        best = min(best, math.ceil(run / lanes) * math.ceil(lanes * bits / width))
+        if best <= math.ceil(run * bits / width):
+            break
+    return best
+
+
+def words_between(layers: Sequence[Layer], behind: int, width: int) -> tuple[int, int]:
+    """Words (down, up) of a boundary before stage ``behind``: its x, and its dx; labels and results."""
+    stage = layers[behind].stage
+    pixels, channels = stage.window.pixels_in, stage.in_channels
+    down = pixels * run_words(channels, stage.x.width, width) + 1
+    up = pixels * run_words(channels, stage.dx.width, width) if stage.dx is not None else 0
+    return down, up + 1
+
+
+def words_across(layer: Layer, share: Share, width: int) -> tuple[int, int]:
+    """Words (down, up) of a boundary inside a layer, with ``share`` all that lies before it (low = 0)."""
+    stage, axis, size = layer.stage, share.axis, share.high
+    x_pixels, conv = stage.window.pixels_in, stage.M
+    y_height, y_width, outputs = stage.out_shape
+    y_pixels, inputs = y_height * y_width, stage.in_channels
+    dx_bits = stage.dx.width if stage.dx is not None else 0
+    down, up = 1, 1
+
+    def words(run: int, bits: int) -> int:
+        return run_words(run, bits, width)
+
+    if axis == "input_channels":
+        rest = inputs - size
+        down += x_pixels * words(rest, stage.x.width) + conv * words(outputs, stage.psum_bits)
+        up += conv * words(outputs, stage.dy.width) if layer.backs else 0
+        up += x_pixels * words(rest, dx_bits) if dx_bits else 0
+    elif axis == "rows":
+        rest = y_height - size
+        rows = rows_read(stage, rest * layer.conv_rows, share.turns)
+        down += rows * stage.window.width * words(inputs, stage.x.width) + size * y_width * words(outputs, stage.y.width)
+        up += size * y_width * words(outputs, stage.dy.width) if layer.backs else 0
+        if dx_bits:
+            shared = min(rows, 2 * share.turns * max(0, rows_read(stage, 1, 1) - stage.window.stride[0]))
+            up += stage.window.width * (rows * words(inputs, dx_bits) + shared * words(inputs, stage.col_bits))
+    else:
+        per = stage.N if axis == "groups" else 1
+        rest = 0 if axis == "output_channels" else inputs - size * stage.cin
+        down += x_pixels * words(inputs if axis == "output_channels" else rest, stage.x.width)
+        down += y_pixels * words(size * per, stage.y.width)
+        up += y_pixels * words(size * per, stage.dy.width) if layer.backs else 0
+        if dx_bits:
+            up += x_pixels * (
+                words(inputs, stage.col_bits) if axis == "output_channels" else words(rest, dx_bits)
+            )
+    return down, up

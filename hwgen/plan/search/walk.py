@@ -1,0 +1,118 @@
+"""The dynamic program: how far along the line of layers the boards reach at a pace, one board after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .layer import Layer, Share
+
+__all__ = ["Costs", "Place", "Step", "walk"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in the line: before stage ``layer`` (``done`` 0), or behind ``done`` units of ``axis`` of it."""
+
+    layer: int
+    axis: str = ""
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one board takes: the shares between two places."""
+
+    start: Place
+    end: Place
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the walk asks. ``fits(board, shares)``; ``crosses(board, place)``: the link behind the board carries it;
+    ``turns[layer]`` of a cut by rows; ``least(layer, axis)``: units that the first part must leave to the others."""
+
+    layers: Sequence[Layer]
+    fits: Callable[[int, tuple[Share, ...]], bool]
+    crosses: Callable[[int, Place], bool]
+    turns: Sequence[int]
+    boards: int
+
+
+def walk(costs: Costs) -> list[Step] | None:
+    """The steps of boards 0, 1, ... that end behind the last layer with the fewest boards; None if they do not reach it.
+
+    After every board the furthest place of each axis is kept. That is enough: what lies behind a further place is a
+    part of what lies behind a nearer one of the same axis, or in a later layer, and a part takes no more of any board.
+    """
+    front: dict[Place, list[Step]] = {Place(0): []}
+    for board in range(costs.boards):
+        reached: dict[tuple[int, str], tuple[Place, list[Step]]] = {}
+        for start, steps in front.items():
+            for step in _reach(costs, board, start):
+                end = step.end
+                if end.layer == len(costs.layers):
+                    return [*steps, step]
+                key = (end.layer, end.axis)
+                if key not in reached or reached[key][0].done < end.done:
+                    reached[key] = (end, [*steps, step])
+        if not reached:
+            return None
+        last = max(layer for layer, _ in reached)
+        front = {place: steps for (layer, _), (place, steps) in reached.items() if layer == last}
+    return None
+
+
+def _reach(costs: Costs, board: int, start: Place) -> list[Step]:
+    """The furthest places that one board reaches: behind whole layers, and inside the first that does not fit whole."""
+    found: list[Step] = []
+    shares: tuple[Share, ...] = ()
+    place = start
+    while place.layer < len(costs.layers):
+        layer = costs.layers[place.layer]
+        axes = [place.axis] if place.done else list(layer.axes)
+        for axis in axes:
+            step = _inside(costs, board, start, place, shares, axis)
+            if step is not None:
+                found.append(step)
+        rest = _rest(costs, place)
+        if not costs.fits(board, (*shares, rest)):
+            break
+        shares, place = (*shares, rest), Place(place.layer + 1)
+        if place.layer == len(costs.layers):
+            return [Step(start, place, shares)]
+        if costs.crosses(board, place):
+            found.append(Step(start, place, shares))
+    return found
+
+
+def _rest(costs: Costs, place: Place) -> Share:
+    """All that is left of a layer."""
+    if not place.done:
+        return Share(place.layer, "whole", 0, 1)
+    extent = costs.layers[place.layer].axes[place.axis]
+    return Share(place.layer, place.axis, place.done, extent, costs.turns[place.layer])
+
+
+def _inside(
+    costs: Costs, board: int, start: Place, place: Place, shares: tuple[Share, ...], axis: str
+) -> Step | None:
+    """The furthest place on ``axis`` inside the layer at ``place``."""
+    extent, turns = costs.layers[place.layer].axes[axis], costs.turns[place.layer]
+
+    def part(end: int) -> Share:
+        return Share(place.layer, axis, place.done, end, turns)
+
+    low, high = place.done, extent - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if costs.fits(board, (*shares, part(middle))):
+            low = middle
+        else:
+            high = middle - 1
+    while low > place.done and not costs.crosses(board, Place(place.layer, axis, low)):
+        low -= 1
+    if low == place.done or not costs.fits(board, (*shares, part(low))):
+        return None
+    return Step(start, Place(place.layer, axis, low), (*shares, part(low)))
