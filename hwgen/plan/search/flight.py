@@ -64,7 +64,8 @@ class _Timeline:
     def forward(self) -> None:
         first = self.layers[0].stage
         offered = np.arange(SAMPLES)[:, None] * float(self.pace)
-        x = offered + np.arange(1, first.window.height + 1) * float(first.window.width)
+        # As if the host sent rows at the pace: earlier ones would wait for room, and nothing would wait for them.
+        x = offered + np.arange(1, first.window.height + 1) * (self.pace / first.window.height)
         for stretch in self.stretches:
             stage = stretch.layer.stage
             x = self._taken(x, stage.window.height)
