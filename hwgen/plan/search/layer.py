@@ -13,10 +13,10 @@ __all__ = ["AXES", "Layer", "Share", "ceil_div", "layers_of", "rows_read"]
 
 AXES = ("output_channels", "input_channels", "groups", "rows")
 """Axes along which the search cuts, in the order in which equal choices are preferred."""
-TURN_ROWS = 8
+TURN_ROWS = 6
 """Rows of the convolution that a turn of a cut by rows should have: fewer repeat more rows, more wait longer."""
-MOST_B = 16
-USUAL_B = 4
+MOST_B = 28
+USUAL_B = 14
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -15,7 +15,7 @@ from .layer import Layer, ceil_div, rows_read
 __all__ = ["Choice", "Sizes", "choices", "sizes_of"]
 
 Ints = NDArray[np.int64]
-MOST_CHOICES = 6
+MOST_CHOICES = 10
 SLACK = 1.8
 """Foldings with so many times the fewest PEs are considered: they may fill memories better."""
 TILE_ROWS, TILE_COLUMNS = 9, 8
@@ -57,7 +57,7 @@ def sizes_of(layer: Layer, axis: str, size: int, turns: int = 1) -> Sizes:
     rows, x_rows = stage.window.out_height, stage.window.height
     if axis == "rows":
         rows = size * layer.conv_rows
-        x_rows = rows_read(stage, rows, turns)
+        x_rows = rows_read(stage, rows, min(turns, size))
     return Sizes(
         size if axis == "input_channels" else stage.cin,
         size if axis == "output_channels" else stage.N,
@@ -111,12 +111,12 @@ def choices(layer: Layer, axis: str, sizes: Sizes, pace: int, word: int) -> list
     pes = u * pc * pn
     least = int(pes[fits].min())
     near = np.flatnonzero(fits & (pes <= SLACK * least + 8))
-    blocks = _blocks(depth[near], pes[near], word)
+    blocks = _blocks(depth[near], pes[near], word, max(1, min(9, layer.b // 2)))
     order = np.lexsort((-pc[near], u[near], blocks, pes[near]))
     found: list[Choice] = []
     best = float("inf")
     for i in order:
-        if blocks[i] < 0.97 * best or not found:
+        if blocks[i] < 0.99 * best or not found:
             best = float(blocks[i])
             k = near[i]
             found.append(_choice(layer, int(u[k]), int(pc[k]), int(pn[k]), int(fk[k]), int(fn[k]), int(depth[k]), pixels))
@@ -125,12 +125,12 @@ def choices(layer: Layer, axis: str, sizes: Sizes, pace: int, word: int) -> list
     return found
 
 
-def _blocks(depth: Ints, pes: Ints, word: int) -> NDArray[np.float64]:
+def _blocks(depth: Ints, pes: Ints, word: int, folds: int) -> NDArray[np.float64]:
     """Block RAMs of 512 × 72 that the weights take, or what distributed RAM in words of 64 takes of them, whichever is
     less: a first measure only."""
-    block = np.ceil(depth / 512) * 512
+    rows = np.minimum.reduce([np.ceil(depth * q / 512) * 512 / q for q in range(1, folds + 1)])
     distributed = np.ceil(depth / 64) * 64 * 1.6
-    blocks: NDArray[np.float64] = np.minimum(block, distributed) * pes * word / 36864
+    blocks: NDArray[np.float64] = np.minimum(rows, distributed) * pes * word / 36864
     return blocks
 
 
