@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ...target import Board, Device
+from .memory import Memories
 
-__all__ = ["Load", "Room", "deal", "room_of"]
+__all__ = ["Dealt", "Load", "Room", "deal", "room_of"]
 
 
 @dataclass(frozen=True)
@@ -26,40 +26,57 @@ class Room:
 
 @dataclass(frozen=True)
 class Load:
-    """What one part takes in one of its foldings. ``mems``: (count, block RAMs, ultra RAMs, LUTs) each takes in
-    the kind that would hold it."""
+    """What one part takes in one of its foldings. ``mems``: (how many, block RAMs, ultra RAMs, LUTs) of every memory in
+    the kind that would hold it; infinite where the device has none.
+
+    ``floor``: block RAMs of the memories that are too deep for distributed RAM and have no ultra RAM to go to.
+    """
 
     dsp: int
     luts: int
     ffs: int
-    mems: tuple[tuple[int, float, float, int], ...]
+    memories: Memories
+    mems: tuple[tuple[int, float, float, float], ...]
     floor: float
-    """Fewest block RAMs if there were distributed RAM without end: none of what it can hold."""
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Memory of a board by kind, and which memories (by their place in the loads) went to which kind."""
+
+    bram: float
+    uram: float
+    lut_ram: int
 
 
 def room_of(board: Board) -> Room:
     """The room of a board by its fill limits."""
-    names = ("dsp", "bram", "uram", "lut", "ff")
-    ram = int(board.device.lut_ram * board.fill.lut)
-    return Room(board.device, *(board.available(name) for name in names), ram)
+    names = ("dsp", "bram", "uram", "lut", "ff", "lut_ram")
+    return Room(board.device, *(board.available(name) for name in names))
 
 
-def deal(room: Room, loads: Sequence[Load]) -> tuple[float, float, int] | None:
-    """Block RAMs, ultra RAMs and LUTs of distributed RAM that all memories together take; None if there is no room.
+CHEAP = 40.0
+"""LUTs for which a block RAM is given up without need."""
 
-    Memories go to distributed RAM by how few look-up tables save a block RAM, then to ultra RAM by how many block RAMs one saves.
+
+def deal(room: Room, loads: Sequence[Load]) -> Dealt | None:
+    """Deals all memories to block, ultra and distributed RAM; None if there is no room.
+
+    To distributed RAM go those that save a block RAM with the fewest look-up tables, to ultra RAM then those of which
+    one saves the most block RAMs; no more than needed, but for the very shallow.
     """
-    logic = sum(load.luts for load in loads)
-    mems = [mem for load in loads for mem in load.mems]
-    bram = sum(count * blocks for count, blocks, _, _ in mems)
-    luts, left = 0, min(room.lut_ram, room.lut - logic)
+    if sum(load.ffs for load in loads) > room.ff:
+        return None
+    left = min(room.lut_ram, room.lut - sum(load.luts for load in loads))
     if left < 0:
         return None
+    mems = sorted((mem for load in loads for mem in load.mems), key=lambda mem: mem[3] / mem[1])
+    bram, luts = sum(mem[0] * mem[1] for mem in mems), 0.0
     rest = []
-    for count, blocks, ultra, each in sorted(mems, key=lambda mem: mem[3] / mem[1]):
+    for count, blocks, ultra, each in mems:
         moved = 0
-        if bram > room.bram or each < 40 * blocks:
-            moved = min(count, (left - luts) // each)
+        if bram > room.bram or each < CHEAP * blocks:
+            moved = min(count, int((left - luts) // each))
             luts += moved * each
             bram -= moved * blocks
         if count > moved:
@@ -67,8 +84,8 @@ def deal(room: Room, loads: Sequence[Load]) -> tuple[float, float, int] | None:
     uram = 0.0
     if bram > room.bram and room.uram:
         for count, blocks, ultra in sorted(rest, key=lambda mem: mem[2] / mem[1]):
-            moved = min(count, int((room.uram - uram) // ultra), -int(-(bram - room.bram) // blocks))
+            moved = min(count, int((room.uram - uram) // ultra), int(-((room.bram - bram) // blocks)))
             if moved > 0:
                 uram += moved * ultra
                 bram -= moved * blocks
-    return (bram, uram, luts) if bram <= room.bram else None
+    return Dealt(bram, uram, int(luts)) if bram <= room.bram else None

@@ -15,8 +15,9 @@ AXES = ("output_channels", "input_channels", "groups", "rows")
 """Axes along which the search cuts, in the order in which equal choices are preferred."""
 TURN_ROWS = 6
 """Rows of the convolution that a turn of a cut by rows should have: fewer repeat more rows, more wait longer."""
-MOST_B = 28
-USUAL_B = 14
+MOST_B = 16
+USUAL_B = 8
+"""Pixels of a block: a memory word is then read and written once in so many cycles."""
 
 
 def ceil_div(a: int, b: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..layout import Storage
@@ -78,8 +77,7 @@ def _weights(layer: Layer, choice: Choice, storage: Storage) -> Memories:
         return ()
     tk, tn = choice.tile
     held = stage.master.width if storage.master == "here" else stage.w.width
-    q=best_fold(choice.depth, tk, held+layer.grad, choice.folding.b//2 if not storage.copy else choice.folding.b)
-    columns = ("weights", choice.pk // tk * choice.pn, choice.depth*q, -(-tk//q) * (held + layer.grad))
+    columns = ("weights", choice.pk // tk * choice.pn, choice.depth, tk * (held + layer.grad))
     if not storage.copy:
         return (columns,)
     return columns, ("copy", choice.pk * (choice.pn // tn), choice.depth, tn * stage.w.width)
@@ -97,10 +95,3 @@ def _pool(layer: Layer, sizes: Sizes, choice: Choice, flight: Flight, y_words: i
         bits = max(1, (stage.pool.positions - 1).bit_length())
         found.append(("argmax", 1, int(max(1.0, flight.argmax) * pixels) * y_words, choice.pn * bits))
     return found
-
-from functools import lru_cache
-from .blocks_tmp import bram36
-@lru_cache(maxsize=None)
-def best_fold(depth,tk,bits,most):
-    if depth<=64: return 1
-    return min(range(1,max(1,min(tk,most))+1), key=lambda q:(bram36(depth*q,-(-tk//q)*bits),q))

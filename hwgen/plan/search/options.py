@@ -34,7 +34,8 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Choice:
-    """A folding of a share: array, folds over k and n, cycles a sample."""
+    """A folding of a share: array, folds over k and n, cycles a sample of the array, ``busy`` those of the slowest of
+    array, row buffers and pool."""
 
     folding: Folding
     pk: int
@@ -43,6 +44,7 @@ class Choice:
     fn: int
     depth: int
     cycles: int
+    busy: int
     tile: tuple[int, int]
 
     @property
@@ -102,16 +104,17 @@ def choices(layer: Layer, axis: str, sizes: Sizes, pace: int, word: int) -> list
     depth = sizes.groups * fk * fn
     fits = (pixels * depth <= pace) & (depth <= MAX_PES) & (u * pc * pn <= MAX_PES)
     # A word a cycle enters the row buffers and the pool; the pool reads one a position.
-    fits &= sizes.x_rows * stage.window.width * sizes.groups * cgs <= pace
+    streams = sizes.x_rows * stage.window.width * sizes.groups * cgs
     if stage.pool is not None and axis != "input_channels":
         pooled = sizes.rows // layer.conv_rows * stage.out_shape[1] * stage.pool.positions
-        fits &= (max(pooled, pixels) * sizes.groups * fn <= pace)
+        streams = np.maximum(streams, max(pooled, pixels) * sizes.groups * fn)
+    fits &= streams <= pace
     if not fits.any():
         return []
     pes = u * pc * pn
     least = int(pes[fits].min())
     near = np.flatnonzero(fits & (pes <= SLACK * least + 8))
-    blocks = _blocks(depth[near], pes[near], word, max(1, min(9, layer.b // 2)))
+    blocks = _blocks(depth[near], pes[near], word)
     order = np.lexsort((-pc[near], u[near], blocks, pes[near]))
     found: list[Choice] = []
     best = float("inf")
@@ -119,21 +122,20 @@ def choices(layer: Layer, axis: str, sizes: Sizes, pace: int, word: int) -> list
         if blocks[i] < 0.99 * best or not found:
             best = float(blocks[i])
             k = near[i]
-            found.append(_choice(layer, int(u[k]), int(pc[k]), int(pn[k]), int(fk[k]), int(fn[k]), int(depth[k]), pixels))
+            tile = divisor(int(u[k] * pc[k]), TILE_ROWS), divisor(int(pn[k]), TILE_COLUMNS)
+            cycles = int(pixels * depth[k])
+            folding = Folding(int(u[k]), int(pc[k]), int(pn[k]), layer.b)
+            array = (folding.u * folding.pc, folding.pn, int(fk[k]), int(fn[k]), int(depth[k]))
+            found.append(Choice(folding, *array, cycles, max(cycles, int(streams[k])), tile))
             if len(found) == MOST_CHOICES:
                 break
     return found
 
 
-def _blocks(depth: Ints, pes: Ints, word: int, folds: int) -> NDArray[np.float64]:
+def _blocks(depth: Ints, pes: Ints, word: int) -> NDArray[np.float64]:
     """Block RAMs of 512 × 72 that the weights take, or what distributed RAM in words of 64 takes of them, whichever is
     less: a first measure only."""
-    rows = np.minimum.reduce([np.ceil(depth * q / 512) * 512 / q for q in range(1, folds + 1)])
+    block = np.ceil(depth / 512) * 512
     distributed = np.ceil(depth / 64) * 64 * 1.6
-    blocks: NDArray[np.float64] = np.minimum(rows, distributed) * pes * word / 36864
+    blocks: NDArray[np.float64] = np.minimum(block, distributed) * pes * word / 36864
     return blocks
-
-
-def _choice(layer: Layer, u: int, pc: int, pn: int, fk: int, fn: int, depth: int, pixels: int) -> Choice:
-    tile = divisor(u * pc, TILE_ROWS), divisor(pn, TILE_COLUMNS)
-    return Choice(Folding(u, pc, pn, layer.b), u * pc, pn, fk, fn, depth, pixels * depth, tile)

@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 from ...target import Device
+from ..blocks import rams_of
 from ..layout import Storage
-from .blocks_tmp import bram36, luts, uram
-from .fit import Load, Room, deal
+from .fit import Dealt, Load, Room, deal
 from .layer import Layer, Share
-from .memory import Flight, memories
+from .logic import part_logic
+from .memory import Flight, Memories, memories
 from .options import Choice, choices, sizes_of
 
-__all__ = ["Prices", "Taken"]
+__all__ = ["Prices", "Taken", "load_of"]
 
-PE_LUTS, PE_FFS = 60, 200
-STAGE_LUTS, STAGE_FFS = 3000, 4000
+DEEP = 400.0
+"""LUTs a block RAM beyond which distributed RAM is no help."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a board gives its shares: a choice each, and what memories take in all."""
+    """What a board gives its shares: a choice each, and what all of them take."""
 
     choices: tuple[Choice, ...]
+    loads: tuple[Load, ...]
     dsp: int
-    bram: float
-    uram: float
-    lut_ram: int
     luts: int
+    ffs: int
+    dealt: Dealt
+
+
+def load_of(device: Device, dsp: int, logic: tuple[int, int], found: Memories) -> Load:
+    """A load from its memories."""
+    rams = rams_of(device)
+    mems, floor = [], 0.0
+    for _, count, depth, width in found:
+        blocks = rams.taken(depth, width, "block").bram if device.bram else math.inf
+        ultra = float(rams.taken(depth, width, "ultra").uram) if device.uram else math.inf
+        tables = rams.taken(depth, width, "distributed")
+        luts = float(tables.tables + tables.lut)
+        mems.append((count, blocks, ultra, luts))
+        floor += count * blocks if luts >= DEEP * blocks and not device.uram else 0.0
+    return Load(dsp, *logic, found, tuple(mems), floor)
 
 
 @dataclass
@@ -56,39 +72,25 @@ class Prices:
         sizes = sizes_of(layer, share.axis, share.size, share.turns)
         stage = layer.stage
         word = (stage.master.width if storage.master == "here" else stage.w.width) + layer.grad
+        each = layer.dsps(device.dsp_widths)
         found = []
         for choice in choices(layer, share.axis, sizes, self.pace, word):
-            mems = memories(layer, share.axis, sizes, choice, self.flights[share.layer], storage, last)
-            taken = tuple(
-                (count, bram36(depth, width), uram(depth, width), luts(depth, width))
-                for _, count, depth, width in mems
-            )
-            floor = sum(c * b for c, b, _, each in taken if each >= 400 * b)
-            load = Load(
-                layer.dsps(device.dsp_widths) * choice.pes,
-                PE_LUTS * choice.pes + STAGE_LUTS,
-                PE_FFS * choice.pes + STAGE_FFS,
-                taken,
-                floor,
-            )
-            found.append((choice, load))
+            own = memories(layer, share.axis, sizes, choice, self.flights[share.layer], storage, last)
+            found.append((choice, load_of(device, each * choice.pes, part_logic(layer, choice), own)))
         return found
 
-    def take(self, room: Room, shares: Sequence[Share], base: Load | None = None) -> Taken | None:
+    def take(self, room: Room, shares: Sequence[Share], base: Load) -> Taken | None:
         """The first choice of foldings with which a board holds its shares; None if there is none."""
         priced = [self.of(room.device, share) for share in shares]
         if not all(priced) or sum(each[0][1].dsp for each in priced) > room.dsp:
             return None
-        if sum(min(load.floor for _, load in each) for each in priced) > room.bram and not room.uram:
+        if base.floor + sum(min(load.floor for _, load in each) for each in priced) > room.bram:
             return None
-        extra = [base] if base is not None else []
         for picked in product(*priced):
-            loads = [load for _, load in picked]
+            loads = (*(load for _, load in picked), base)
             dsp = sum(load.dsp for load in loads)
-            if dsp > room.dsp:
-                continue
-            dealt = deal(room, [*loads, *extra])
+            dealt = deal(room, loads) if dsp <= room.dsp else None
             if dealt is not None:
-                logic = sum(load.luts for load in [*loads, *extra])
-                return Taken(tuple(choice for choice, _ in picked), dsp, dealt[0], dealt[1], dealt[2], logic)
+                luts, ffs = (sum(getattr(load, name) for load in loads) for name in ("luts", "ffs"))
+                return Taken(tuple(choice for choice, _ in picked), loads, dsp, luts, ffs, dealt)
         return None

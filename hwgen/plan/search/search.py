@@ -2,160 +2,172 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...errors import ModelError
 from ...ir.stage import Network
-from ...target import Cluster
+from ...target import Board, Cluster
 from .. import latency as L
-from ..budget import LINK_SHARE
-from ..foldings import least_pace
 from ..layout import Storage
-from .fit import Load, Room, room_of
+from .cost import Line
+from .fit import Room
 from .flight import flights
-from .layer import TURN_ROWS, Layer, Share, layers_of
+from .layer import Share
 from .memory import Flight
 from .price import Prices, Taken
-from .traffic import words_across, words_between
 from .walk import Costs, Place, Step, walk
 
-__all__ = ["Found", "search"]
+__all__ = ["Found", "Search", "fewest_boards", "search"]
+
+log = logging.getLogger(__name__)
+TOLERANCE = 1e-4
+"""Relative distance of the pace found to one that was found not to work."""
+ROUNDS = 5
+"""Times that the samples in flight are worked out anew from the plan."""
+MARGIN = 1.02
+NOMINAL = Flight(3.0, 3.0, 3.0)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A plan at a pace: what every board takes, and how."""
+    """A plan: cycles a sample, what every board takes and gives, samples in flight by stage, how stages are stored.
+
+    ``tried`` paces were tried; ``refused`` is the largest of them at which the boards did not reach the end, 0 if none.
+    """
 
     pace: int
     steps: tuple[Step, ...]
     taken: tuple[Taken, ...]
     flights: tuple[Flight, ...]
+    storages: tuple[Storage, ...]
+    tried: int = 0
+    refused: int = 0
+
+    def shares(self, layers: int) -> list[list[tuple[int, Share, int]]]:
+        """(board, share, place of its choice on the board) of every stage."""
+        found: list[list[tuple[int, Share, int]]] = [[] for _ in range(layers)]
+        for board, step in enumerate(self.steps):
+            for k, share in enumerate(step.shares):
+                found[share.layer].append((board, share, k))
+        return found
 
 
 class Search:
-    def __init__(self, network: Network, cluster: Cluster, storages: Sequence[Storage] | None = None):
-        self.network, self.cluster = network, cluster
-        self.layers = layers_of(network)
-        self.storages = list(storages) if storages else [Storage(copy=layer.b < 2) for layer in self.layers]
-        self.rooms = [room_of(board) for board in cluster.boards]
-        self.clock = min(board.device.clock_mhz for board in cluster.boards)
-        self.gbps = [link.payload_gbps * LINK_SHARE for link in cluster.links]
-        self.base = Load(0, 4000, 6000, (), 0.0)
-        self._words: dict[tuple[int, Place, int], tuple[int, int]] = {}
-        self.log: Callable[[str], None] = lambda _: None
+    """One network on one cluster, with one way to store each stage."""
 
-    def turns(self, pace: int) -> list[int]:
-        """Turns of a cut by rows: so many that a full board's turn has about TURN_ROWS rows of the convolution."""
-        found = []
-        room = max(room.dsp for room in self.rooms)
-        for layer in self.layers:
-            height = layer.stage.window.out_height
-            each = layer.dsps(self.rooms[0].device.dsp_widths)
-            boards = sum(layer.stage.macs[:1]) * each / (room * pace)
-            rows = height / max(1.0, boards)
-            found.append(max(1, round(rows / TURN_ROWS)))
-        return found
+    def __init__(self, network: Network, cluster: Cluster, storages: Sequence[Storage], paced_by_loss: bool = True):
+        self.line = Line(network, cluster)
+        self.storages = tuple(storages)
+        self.floor = self.line.least_pace(paced_by_loss)
+        self.tried = self.refused = 0
 
-    def crosses(self, board: int, place: Place, pace: int, turns: Sequence[int]) -> bool:
-        """Whether the link behind a board carries what crosses at a place."""
-        if board >= len(self.cluster.links):
-            return False
-        words = max(self.words(board, place, turns))
-        width = self.cluster.links[board].width
-        return words <= pace and words * width * self.clock * 1e6 / pace / 1e9 <= self.gbps[board]
+    def at(self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None) -> Found | None:
+        """The plan with the fewest boards at a pace; None if they do not reach the end."""
+        line, used = self.line, rooms if rooms is not None else self.line.rooms
+        prices = Prices(line.layers, pace, flown, self.storages)
+        turns = line.turns(pace)
 
-    def words(self, board: int, place: Place, turns: Sequence[int]) -> tuple[int, int]:
-        width = self.cluster.links[board].width
-        count = turns[place.layer]
-        key = (width, place, count)
-        if key not in self._words:
-            if place.done:
-                share = Share(place.layer, place.axis, 0, place.done, count)
-                self._words[key] = words_across(self.layers[place.layer], share, width)
-            else:
-                self._words[key] = words_between(self.layers, place.layer, width)
-        return self._words[key]
+        def take(board: int, shares: tuple[Share, ...]) -> Taken | None:
+            if not line.allowed(board, shares):
+                return None
+            return prices.take(used[board], shares, line.bases[board])
 
-    def at(self, pace: int, flown: Sequence[Flight]) -> Found | None:
-        prices = Prices(self.layers, pace, flown, self.storages)
-        turns = self.turns(pace)
         costs = Costs(
-            self.layers,
-            lambda board, shares: prices.take(self.rooms[board], shares, self.base) is not None,
-            lambda board, place: self.crosses(board, place, pace, turns),
+            line.layers,
+            lambda board, shares: take(board, shares) is not None,
+            lambda board, place: line.crosses(board, place, pace, turns),
             turns,
-            len(self.rooms),
+            len(used),
+            line.pinned,
         )
+        self.tried += 1
         steps = walk(costs)
+        log.debug("%s cycles: %s", pace, f"{len(steps)} boards" if steps else "no plan")
         if steps is None:
+            self.refused = max(self.refused, pace)
             return None
-        taken = []
-        for board, step in enumerate(steps):
-            got = prices.take(self.rooms[board], step.shares, self.base)
-            assert got is not None
-            taken.append(got)
-        return Found(pace, tuple(steps), tuple(taken), tuple(flown))
+        taken = [take(board, step.shares) for board, step in enumerate(steps)]
+        assert all(each is not None for each in taken)
+        return Found(pace, tuple(steps), tuple(each for each in taken if each), tuple(flown), self.storages)
 
-    def flown(self, found: Found) -> list[Flight]:
-        shares: list[list[Share]] = [[] for _ in self.layers]
-        cycles: list[list[int]] = [[] for _ in self.layers]
-        for step, taken in zip(found.steps, found.taken, strict=True):
-            for share, choice in zip(step.shares, taken.choices, strict=True):
-                shares[share.layer].append(share)
-                cycles[share.layer].append(choice.cycles)
-        pairs = [(tuple(s), tuple(c)) for s, c in zip(shares, cycles, strict=True)]
-        return flights(self.layers, pairs, found.pace, self.hop(), float(L.loss_cycles(self.network.loss)))
+    def needed(self, found: Found) -> list[Flight]:
+        """Samples in flight of a plan."""
+        pairs = []
+        for parts in found.shares(len(self.line.layers)):
+            cycles = tuple(found.taken[board].choices[k].cycles for board, _, k in parts)
+            pairs.append((tuple(share for _, share, _ in parts), cycles))
+        return flights(self.line.layers, pairs, found.pace, self.line.hop, self.line.loss)
 
-    def hop(self) -> float:
-        if not self.cluster.links:
-            return 0.0
-        return max(
-            L.LINK + L.LINK_SPREAD + link.latency * self.clock / link.clock_mhz for link in self.cluster.links
-        )
-
-    def least(self) -> int:
-        dsp = sum(room.dsp for room in self.rooms)
-        need = sum(layer.useful * layer.dsps(self.rooms[0].device.dsp_widths) / max(1, sum(1 for m in layer.stage.macs if m)) for layer in self.layers)
-        return int(need / dsp)
-
-    def run(self, tolerance: float = 1e-4) -> Found | None:
-        low = self.least()
-        flown = [Flight(3.0, 3.0, 3.0)] * len(self.layers)
+    def run(self) -> Found | None:
+        """The plan with the least pace; None if there is none however slow."""
+        flown = [NOMINAL] * len(self.line.layers)
         best: Found | None = None
-        high = low
-        for _ in range(4):
-            # a pace that works
-            step = 1.02
-            while True:
-                found = self.at(high, flown)
-                self.log(f"try {high} {found is not None}")
-                if found is not None:
-                    break
-                low = high + 1
-                high = int(high * step) + 1
-                step = min(2.0, step * 1.5)
-                if high > 1 << 40:
-                    return None
-            high = max(c.cycles for t in found.taken for c in t.choices)
-            high = found.pace
+        low = self.floor
+        for _ in range(ROUNDS):
+            found = self._least(low, flown, best.pace if best else None)
+            if found is None:
+                return best
             best = found
-            while high - low > max(1, tolerance * high):
-                middle = (low + high) // 2
-                found = self.at(middle, flown)
-                self.log(f"try {middle} {found is not None}")
-                if found is None:
-                    low = middle + 1
-                else:
-                    best, high = found, middle
-            new = self.flown(best)
-            if all(n.x <= f.x and n.masks <= f.masks and n.argmax <= f.argmax for n, f in zip(new, flown, strict=True)) and _ > 0:
-                break
-            flown = [Flight(*(round(1.02 * v + 0.02, 3) for v in (n.x, n.masks, n.argmax))) for n in new]
-            low = int(best.pace * 0.97)
-            high = best.pace
-        return best
+            need = self.needed(best)
+            if all(_within(n, f) for n, f in zip(need, flown, strict=True)):
+                return replace(best, tried=self.tried, refused=self.refused)
+            # Never below what an earlier round needed: else two plans could take turns.
+            flown = [_above(n, f) for n, f in zip(need, flown, strict=True)] if _ else [_wider(n) for n in need]
+            low, self.refused = max(self.floor, int(best.pace * 0.97)), 0
+        return None if best is None else replace(best, tried=self.tried, refused=self.refused)
+
+    def _least(self, low: int, flown: Sequence[Flight], guess: int | None) -> Found | None:
+        found, high, step = None, guess or low, 1.02
+        while found is None:
+            found = self.at(high, flown)
+            if found is None:
+                low, high, step = high + 1, int(high * step) + 1, min(2.0, step * step)
+                if high > 1 << 44:
+                    return None
+        high = self._pace(found)
+        while high - low > TOLERANCE * high:
+            middle = (low + high) // 2
+            better = self.at(middle, flown)
+            if better is None:
+                low = middle + 1
+            else:
+                found, high = better, self._pace(better)
+        return replace(found, pace=high)
 
 
-def search(network: Network, cluster: Cluster) -> Found | None:
-    """See module."""
-    return Search(network, cluster).run()
+    def _pace(self, found: Found) -> int:
+        return self.line.pace_of(found.steps, found.taken, found.pace, self.floor)
+
+
+def _within(need: Flight, given: Flight) -> bool:
+    return need.x <= given.x and need.masks <= given.masks and need.argmax <= given.argmax
+
+
+def _wider(need: Flight) -> Flight:
+    return Flight(need.x * MARGIN, need.masks * MARGIN, need.argmax * MARGIN)
+
+
+def _above(need: Flight, given: Flight) -> Flight:
+    wide = _wider(need)
+    return Flight(max(wide.x, given.x), max(wide.masks, given.masks), max(wide.argmax, given.argmax))
+
+
+def search(network: Network, cluster: Cluster, storages: Sequence[Storage] | None = None) -> Found:
+    """The fastest plan of ``network`` on all boards of ``cluster``. Raises ModelError if there is none."""
+    stored = storages if storages is not None else usual_storages(network)
+    found = Search(network, cluster, stored).run()
+    if found is None:
+        raise ModelError(f"cluster: no plan of {network.name} fits {cluster}")
+    return found
+
+
+def usual_storages(network: Network) -> list[Storage]:
+    """Weights once, masters beside them."""
+    return [Storage() for _ in network.stages]
+
+
+def fewest_boards(network: Network, board: Board, pace: int) -> int:
+    """See search."""
+    raise NotImplementedError

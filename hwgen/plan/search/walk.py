@@ -38,6 +38,8 @@ class Costs:
     crosses: Callable[[int, Place], bool]
     turns: Sequence[int]
     boards: int
+    wide: bool = False
+    """Keep nearer places too: with pins the furthest may be too far."""
 
 
 def walk(costs: Costs) -> list[Step] | None:
@@ -60,7 +62,9 @@ def walk(costs: Costs) -> list[Step] | None:
         if not reached:
             return None
         last = max(layer for layer, _ in reached)
-        front = {place: steps for (layer, _), (place, steps) in reached.items() if layer == last}
+        front = {
+            place: steps for (layer, _), (place, steps) in reached.items() if costs.wide or layer == last
+        }
     return None
 
 

@@ -1,0 +1,109 @@
+"""A pace that no plan can go below: boards that never waste a bit of memory or a multiplier between layers.
+
+Every step of a real board is a step here, and going further never hurts; so the boards that do not reach the end here do
+not reach it in any plan of these foldings, cuts and storages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..layout import Storage
+from .cost import Line
+from .layer import Share
+from .memory import Flight
+from .price import Prices
+
+__all__ = ["Bound", "lower_bound"]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """``pace`` cycles a sample; ``held_by`` what binds most boards there ("multipliers", "memory", "loss or image")."""
+
+    pace: int
+    held_by: str
+
+
+@dataclass(frozen=True)
+class _Need:
+    """What a whole layer takes at least: DSPs, bits of memory; ``most`` share of it that one board holds by itself."""
+
+    dsp: float
+    bits: float
+    most: float
+
+
+def lower_bound(line: Line, storages: Sequence[Storage], floor: int, above: int) -> Bound:
+    """The largest pace up to ``above`` below which the boards do not reach the end, by bisection."""
+    low, high = floor, above
+    if _reaches(line, storages, low):
+        return Bound(low, "multipliers, loss or image")
+    while high - low > max(1, high // 20000):
+        middle = (low + high) // 2
+        if _reaches(line, storages, middle):
+            high = middle
+        else:
+            low = middle
+    memory = _reaches(line, storages, low, memory=False)
+    return Bound(low + 1, "memory" if memory else "multipliers")
+
+
+def _reaches(line: Line, storages: Sequence[Storage], pace: int, memory: bool = True) -> bool:
+    needs = _needs(line, storages, pace)
+    layer, done = 0, 0.0
+    for room in line.rooms:
+        dsp = float(room.dsp)
+        device = room.device
+        bits = float(room.bram * device.bram_bits + room.uram * device.uram_bits + room.lut_ram * device.lut_ram_bits)
+        if not memory:
+            bits = float("inf")
+        alone = done > 0
+        while layer < len(needs):
+            need = needs[layer]
+            share = min(1.0 - done, dsp / need.dsp, bits / need.bits)
+            if alone and share < 1.0 - done:
+                share = min(share, max(need.most, 0.0))
+            dsp, bits, done = dsp - share * need.dsp, bits - share * need.bits, done + share
+            if done < 1.0 - 1e-9:
+                break
+            layer, done, alone = layer + 1, 0.0, False
+        if layer == len(needs):
+            return True
+    return False
+
+
+def _needs(line: Line, storages: Sequence[Storage], pace: int) -> list[_Need]:
+    """Of every layer, over all devices of the cluster."""
+    found = []
+    devices = {room.device.name: room for room in line.rooms}
+    prices = Prices(line.layers, pace, [Flight(1.0, 1.0, 1.0)] * len(line.layers), storages)
+    turns = line.turns(pace)
+    for index, (layer, storage) in enumerate(zip(line.layers, storages, strict=True)):
+        stage = layer.stage
+        each = min(layer.dsps(room.device.dsp_widths) for room in devices.values())
+        products = stage.macs[0]
+        dsp = max(each * products / pace, 1e-9)
+        word = (stage.master.width if storage.master == "here" else stage.w.width) + layer.grad
+        weights = stage.K * stage.N * stage.groups
+        bits = weights * (word + (stage.w.width if storage.copy else 0))
+        if not stage.frozen:
+            bits += stage.window.pixels_in * stage.in_channels * stage.x.width
+        most = 0.0
+        for room in devices.values():
+            for axis, extent in layer.axes.items():
+                low, high = 0, extent - 1
+                while low < high:
+                    middle = (low + high + 1) // 2
+                    priced = prices.of(room.device, Share(index, axis, 0, middle, turns[index]))
+                    if priced and priced[0][1].dsp <= room.dsp:
+                        low = middle
+                    else:
+                        high = middle - 1
+                most = max(most, low / extent)
+        found.append(_Need(dsp, bits, most))
+    return found
+
+
+

@@ -1,0 +1,40 @@
+"""From a search's shares to the layout that a plan is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..layout import Layout, Placement
+from ..part import WHOLE, Part
+from .layer import Layer, Share
+from .search import Found
+
+__all__ = ["deal_of", "layout_of"]
+
+
+def deal_of(sizes: Sequence[int], turns: int) -> tuple[int, ...]:
+    """Rows of every turn in raster order: in turn k part p gets its k-th piece, of ``turns`` as equal as can be."""
+    return tuple(
+        size * (turn + 1) // turns - size * turn // turns for turn in range(turns) for size in sizes
+    )
+
+
+def layout_of(layers: Sequence[Layer], found: Found) -> Layout:
+    """All parts in the order of the chain."""
+    placements = []
+    for index, parts in enumerate(found.shares(len(layers))):
+        shares = [share for _, share, _ in parts]
+        for number, (board, share, k) in enumerate(parts):
+            part = WHOLE if share.axis == "whole" else _part(shares, number)
+            folding = found.taken[board].choices[k].folding
+            placements.append(Placement(index, board, folding, part, found.storages[index]))
+    return tuple(placements)
+
+
+def _part(shares: Sequence[Share], number: int) -> Part:
+    share = shares[number]
+    if share.axis != "rows":
+        return Part(share.axis, number, len(shares), share.low, share.high)
+    turns = max(1, min(share.turns, *(each.size for each in shares)))
+    deal = deal_of([each.size for each in shares], turns)
+    return Part("rows", number, len(shares), 0, share.size, deal)
