@@ -15,7 +15,7 @@ from .layer import Share
 from .memory import Flight
 from .price import Prices
 
-__all__ = ["Bound", "lower_bound"]
+__all__ = ["NO_BOUND", "Bound", "lower_bound"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,9 @@ class Bound:
 
     pace: int
     held_by: str
+
+
+NO_BOUND = Bound(0, "nothing")
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ def lower_bound(line: Line, storages: Sequence[Storage], floor: int, above: int)
     if _reaches(line, storages, low):
         return Bound(low, "multipliers, loss or image")
     while high - low > max(1, high // 20000):
-        middle = (low + high) // 2
+        # Geometric: nothing is known of the size of the answer.
+        middle = max(low + 1, int((low * high) ** 0.5)) if high > 2 * low else (low + high) // 2
         if _reaches(line, storages, middle):
             high = middle
         else:

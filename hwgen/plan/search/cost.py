@@ -21,6 +21,8 @@ from .walk import Place, Step
 __all__ = ["Line"]
 
 MOST_IMAGE_LANES = 64
+MOST_TURNS = 4
+
 
 
 class Line:
@@ -76,7 +78,9 @@ class Line:
         for layer in self.layers:
             each = layer.dsps(self.rooms[0].device.dsp_widths)
             boards = max(1.0, layer.stage.macs[0] * each / (max(1, room) * pace))
-            found.append(max(1, round(layer.stage.window.out_height / boards / TURN_ROWS)))
+            rows = layer.stage.window.out_height / boards
+            most = max(1, int(rows / (2 * layer.conv_rows)))
+            found.append(max(1, min(most, max(MOST_TURNS, round(rows / TURN_ROWS)))))
         return found
 
     def allowed(self, board: int, shares: Sequence[Share]) -> bool:

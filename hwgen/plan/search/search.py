@@ -11,6 +11,7 @@ from ...ir.stage import Network
 from ...target import Board, Cluster
 from .. import latency as L
 from ..layout import Storage
+from .bound import NO_BOUND, Bound, lower_bound
 from .cost import Line
 from .fit import Room
 from .flight import flights
@@ -22,19 +23,20 @@ from .walk import Costs, Place, Step, walk
 __all__ = ["Found", "Search", "fewest_boards", "search"]
 
 log = logging.getLogger(__name__)
-TOLERANCE = 1e-4
-"""Relative distance of the pace found to one that was found not to work."""
-ROUNDS = 5
+STEP, GROWTH = 0.004, 1.12
+"""Relative distance of the first two paces that are tried, and of each further distance to the one before."""
+MOST_PACE = 1 << 40
+ROUNDS = 6
 """Times that the samples in flight are worked out anew from the plan."""
 MARGIN = 1.02
-NOMINAL = Flight(3.0, 3.0, 3.0)
+NOMINAL = Flight(1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Found:
     """A plan: cycles a sample, what every board takes and gives, samples in flight by stage, how stages are stored.
 
-    ``tried`` paces were tried; ``refused`` is the largest of them at which the boards did not reach the end, 0 if none.
+    ``bound`` is a pace that no plan goes below; ``tried`` paces were tried.
     """
 
     pace: int
@@ -42,8 +44,8 @@ class Found:
     taken: tuple[Taken, ...]
     flights: tuple[Flight, ...]
     storages: tuple[Storage, ...]
+    bound: Bound = NO_BOUND
     tried: int = 0
-    refused: int = 0
 
     def shares(self, layers: int) -> list[list[tuple[int, Share, int]]]:
         """(board, share, place of its choice on the board) of every stage."""
@@ -61,7 +63,7 @@ class Search:
         self.line = Line(network, cluster)
         self.storages = tuple(storages)
         self.floor = self.line.least_pace(paced_by_loss)
-        self.tried = self.refused = 0
+        self.tried = 0
 
     def at(self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None) -> Found | None:
         """The plan with the fewest boards at a pace; None if they do not reach the end."""
@@ -86,7 +88,6 @@ class Search:
         steps = walk(costs)
         log.debug("%s cycles: %s", pace, f"{len(steps)} boards" if steps else "no plan")
         if steps is None:
-            self.refused = max(self.refused, pace)
             return None
         taken = [take(board, step.shares) for board, step in enumerate(steps)]
         assert all(each is not None for each in taken)
@@ -100,42 +101,44 @@ class Search:
             pairs.append((tuple(share for _, share, _ in parts), cycles))
         return flights(self.line.layers, pairs, found.pace, self.line.hop, self.line.loss)
 
-    def run(self) -> Found | None:
-        """The plan with the least pace; None if there is none however slow."""
-        flown = [NOMINAL] * len(self.line.layers)
-        best: Found | None = None
-        low = self.floor
+    def steady(self, pace: int, near: Sequence[Flight] | None = None) -> Found | None:
+        """As :meth:`at`, with as many samples in flight as the plan itself needs."""
+        flown = list(near) if near is not None else [NOMINAL] * len(self.line.layers)
         for _ in range(ROUNDS):
-            found = self._least(low, flown, best.pace if best else None)
+            found = self.at(pace, flown)
             if found is None:
-                return best
-            best = found
-            need = self.needed(best)
+                return None
+            need = self.needed(found)
             if all(_within(n, f) for n, f in zip(need, flown, strict=True)):
-                return replace(best, tried=self.tried, refused=self.refused)
-            # Never below what an earlier round needed: else two plans could take turns.
-            flown = [_above(n, f) for n, f in zip(need, flown, strict=True)] if _ else [_wider(n) for n in need]
-            low, self.refused = max(self.floor, int(best.pace * 0.97)), 0
-        return None if best is None else replace(best, tried=self.tried, refused=self.refused)
+                return found
+            flown = [_above(n, f) for n, f in zip(need, flown, strict=True)]
+        return None
 
-    def _least(self, low: int, flown: Sequence[Flight], guess: int | None) -> Found | None:
-        found, high, step = None, guess or low, 1.02
+    def run(self) -> Found | None:
+        """The plan with the least pace; None if there is none however slow.
+
+        Paces are tried upwards from the bound: whether the boards reach the end is not monotone in the pace, because
+        samples in flight depend on the cuts.
+        """
+        bound = lower_bound(self.line, self.storages, self.floor, self._enough())
+        below, pace, step = bound.pace, bound.pace, STEP
+        found = self.steady(pace)
         while found is None:
-            found = self.at(high, flown)
-            if found is None:
-                low, high, step = high + 1, int(high * step) + 1, min(2.0, step * step)
-                if high > 1 << 44:
-                    return None
-        high = self._pace(found)
-        while high - low > TOLERANCE * high:
-            middle = (low + high) // 2
-            better = self.at(middle, flown)
-            if better is None:
-                low = middle + 1
-            else:
-                found, high = better, self._pace(better)
-        return replace(found, pace=high)
+            below, pace, step = pace, int(pace * (1 + step)) + 1, min(1.0, step * GROWTH)
+            if pace > MOST_PACE:
+                return None
+            found = self.steady(pace)
+        best = replace(found, pace=self._pace(found))
+        for share in (0.25, 0.5, 0.75):
+            between = int(below + share * (best.pace - below))
+            if below < between < best.pace and (better := self.steady(between)) is not None:
+                best = replace(better, pace=self._pace(better))
+                break
+        return replace(best, bound=bound, tried=self.tried)
 
+    def _enough(self) -> int:
+        """A pace far above any bound."""
+        return MOST_PACE
 
     def _pace(self, found: Found) -> int:
         return self.line.pace_of(found.steps, found.taken, found.pace, self.floor)
@@ -145,13 +148,9 @@ def _within(need: Flight, given: Flight) -> bool:
     return need.x <= given.x and need.masks <= given.masks and need.argmax <= given.argmax
 
 
-def _wider(need: Flight) -> Flight:
-    return Flight(need.x * MARGIN, need.masks * MARGIN, need.argmax * MARGIN)
-
-
 def _above(need: Flight, given: Flight) -> Flight:
-    wide = _wider(need)
-    return Flight(max(wide.x, given.x), max(wide.masks, given.masks), max(wide.argmax, given.argmax))
+    pairs = ((need.x, given.x), (need.masks, given.masks), (need.argmax, given.argmax))
+    return Flight(*(max(MARGIN * new, old) for new, old in pairs))
 
 
 def search(network: Network, cluster: Cluster, storages: Sequence[Storage] | None = None) -> Found:
