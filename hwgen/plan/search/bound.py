@@ -1,7 +1,7 @@
 """A pace that no plan can go below: boards that never waste a bit of memory or a multiplier between layers.
 
-Every step of a real board is a step here, and going further never hurts; so the boards that do not reach the end here do
-not reach it in any plan of these foldings, cuts and storages.
+Every step of a real board is a step here, and going further never hurts; so boards that do not reach the end here
+do not reach it in any plan of these foldings, cuts and storages.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def _reaches(line: Line, storages: Sequence[Storage], pace: int, memory: bool = 
     for room in line.rooms:
         dsp = float(room.dsp)
         device = room.device
-        bits = float(room.bram * device.bram_bits + room.uram * device.uram_bits + room.lut_ram * device.lut_ram_bits)
+        bits = float(
+            room.bram * device.bram_bits + room.uram * device.uram_bits + room.lut_ram * device.lut_ram_bits
+        )
         if not memory:
             bits = float("inf")
         alone = done > 0
@@ -108,6 +110,3 @@ def _needs(line: Line, storages: Sequence[Storage], pace: int) -> list[_Need]:
                 most = max(most, low / extent)
         found.append(_Need(dsp, bits, most))
     return found
-
-
-

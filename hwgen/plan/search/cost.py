@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from ...ir.stage import Network
 from ...target import Cluster
@@ -22,7 +23,6 @@ __all__ = ["Line"]
 
 MOST_IMAGE_LANES = 64
 MOST_TURNS = 4
-
 
 
 class Line:
@@ -69,7 +69,11 @@ class Line:
     def image_lanes(self, pace: int) -> int:
         """The fewest lanes of the host's stream that keep a pace."""
         height, width, channels = self.network.in_shape
-        return next(n for n in range(1, channels + 1) if height * width * ceil_div(channels, n) <= max(pace, height * width))
+        return next(
+            n
+            for n in range(1, channels + 1)
+            if height * width * ceil_div(channels, n) <= max(pace, height * width)
+        )
 
     def turns(self, pace: int) -> list[int]:
         """Turns of a cut by rows of every layer: so many that a full board's turn has about TURN_ROWS rows."""
@@ -101,7 +105,7 @@ class Line:
             bounds = [0]
             for size in pin.shares:
                 bounds.append(bounds[-1] + size)
-            return share.axis == pin.split and (share.low, share.high) in list(zip(bounds, bounds[1:], strict=False))
+            return share.axis == pin.split and (share.low, share.high) in pairwise(bounds)
         return True
 
     def words(self, board: int, place: Place, turns: Sequence[int]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""How many samples of every stage are in flight, from a timeline of rows: what buffers will be so deep that nothing waits."""
+"""Samples of every stage in flight, from a timeline of rows: so deep will buffers be that nothing waits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def row_owner(sizes: Sequence[int], turns: int) -> NDArray[np.int64]:
 
 def _engine(ready: Floats, cost: float) -> Floats:
     """Ends of jobs one after the other (flat over samples)."""
-    total = np.arange(1, len(ready) + 1) * cost
+    total = np.arange(1, len(ready) + 1, dtype=np.float64) * cost
     ends: Floats = total + np.maximum.accumulate(ready - (total - cost))
     return ends
 
@@ -103,14 +103,16 @@ class _Timeline:
             done = self._passes(stretch, masked, forward=False)
             self.back.insert(0, done)
             window = stage.window
-            touching = np.minimum((np.arange(window.height) + window.pads[0]) // window.stride[0], window.out_height - 1)
+            touching = np.minimum(
+                (np.arange(window.height) + window.pads[0]) // window.stride[0], window.out_height - 1
+            )
             dx = np.maximum.accumulate(done, axis=1)[:, touching] + self.hop * (len(stretch.shares) - 1)
             dy = dx + self.hop + L.COL2IM
 
     @staticmethod
     def _taken(rows: Floats, height: int) -> Floats:
-        """Rows as the next stage sees them: a flattened map is one."""
-        return rows if rows.shape[1] == height else rows[:, -1:]
+        """Rows as the next stage sees them: a flattened map is one row, whose error comes for all rows at once."""
+        return rows if rows.shape[1] == height else np.repeat(rows[:, -1:], height, axis=1)
 
     def _passes(self, stretch: _Stretch, ready: Floats, forward: bool) -> Floats:
         """When each row of the convolution is done, by the part that does it."""
@@ -139,7 +141,9 @@ class _Timeline:
         if not layer.backs:
             return Flight(0.0, 0.0, 0.0)
         window = stage.window
-        last_user = np.minimum((np.arange(window.height) + window.pads[0]) // window.stride[0], window.out_height - 1)
+        last_user = np.minimum(
+            (np.arange(window.height) + window.pads[0]) // window.stride[0], window.out_height - 1
+        )
         x, freed = self.x[k], np.maximum.accumulate(self.back[k], axis=1)[:, last_user]
         pooled = self.dy[k]
         masked = pooled

@@ -8,6 +8,7 @@ from functools import cached_property
 from ...ir.stage import Network, Stage
 from ..budget import pe_dsps
 from ..fold import legal_u
+from ..part import CUTS
 
 __all__ = ["AXES", "Layer", "Share", "ceil_div", "layers_of", "rows_read"]
 
@@ -45,7 +46,7 @@ class Layer:
         whole_windows = pool is None or (
             pool.kernel[0] == pool.stride[0] and pool.pads == (0, 0, 0, 0) and pool.dilation[0] == 1
         )
-        if whole_windows and stage.window.out_width % self.b == 0:
+        if "rows" in CUTS and whole_windows and stage.window.out_width % self.b == 0:
             found["rows"] = stage.out_shape[0]
         return {axis: extent for axis, extent in found.items() if extent > 1}
 
@@ -88,7 +89,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Share:
-    """Units ``low``..``high`` of ``axis`` of stage ``layer``; "whole": all of it. ``turns``: pieces of a cut by rows."""
+    """Units ``low``..``high`` of ``axis`` of stage ``layer``, or "whole"; ``turns``: pieces of a cut by rows."""
 
     layer: int
     axis: str

@@ -28,7 +28,9 @@ Memories = tuple[tuple[str, int, int, int], ...]
 """(name, count, depth in words, width in bits)."""
 
 
-def memories(layer: Layer, axis: str, sizes: Sizes, choice: Choice, flight: Flight, storage: Storage, last: bool) -> Memories:
+def memories(
+    layer: Layer, axis: str, sizes: Sizes, choice: Choice, flight: Flight, storage: Storage, last: bool
+) -> Memories:
     """All memories of a share but those of links. ``last``: it rounds forward sums (else it hands them on)."""
     stage, folding = layer.stage, choice.folding
     found = list(_weights(layer, choice, storage))
@@ -83,14 +85,18 @@ def _weights(layer: Layer, choice: Choice, storage: Storage) -> Memories:
     return columns, ("copy", choice.pk * (choice.pn // tn), choice.depth, tn * stage.w.width)
 
 
-def _pool(layer: Layer, sizes: Sizes, choice: Choice, flight: Flight, y_words: int) -> list[tuple[str, int, int, int]]:
+def _pool(
+    layer: Layer, sizes: Sizes, choice: Choice, flight: Flight, y_words: int
+) -> list[tuple[str, int, int, int]]:
     stage = layer.stage
     assert stage.pool is not None
     row = stage.pool.width * y_words
     kh = stage.pool.kernel[0]
     found = [("pool", 1, (kh + 2 * stage.pool.stride[0]) * row, choice.pn * stage.y.width)]
     if layer.backs:
-        found.append(("pool adjoint", 1, (kh + 2 * stage.pool.stride[0]) * row, choice.pn * stage.pool_back_bits))
+        found.append(
+            ("pool adjoint", 1, (kh + 2 * stage.pool.stride[0]) * row, choice.pn * stage.pool_back_bits)
+        )
         pixels = sizes.rows // layer.conv_rows * stage.out_shape[1]
         bits = max(1, (stage.pool.positions - 1).bit_length())
         found.append(("argmax", 1, int(max(1.0, flight.argmax) * pixels) * y_words, choice.pn * bits))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,25 +69,27 @@ def sizes_of(layer: Layer, axis: str, size: int, turns: int = 1) -> Sizes:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def divisor(count: int, most: int) -> int:
     """The largest divisor of ``count`` up to ``most``."""
     return max(d for d in range(1, min(count, most) + 1) if count % d == 0)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _splits(count: int) -> tuple[Ints, Ints]:
     """Every distinct ceil(count / folds), and the fewest folds that give it."""
     lanes = sorted({ceil_div(count, folds) for folds in range(1, count + 1)})
     return np.array(lanes), np.array([ceil_div(count, each) for each in lanes])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _grid(us: tuple[int, ...], positions: int, cin: int, n: int) -> tuple[Ints, ...]:
     """All (u, pc, pn) as flat arrays with their folds: u, pc, cgs, fk, pn, fn."""
     pcs, cgss = _splits(cin)
     pns, fns = _splits(n)
-    u, k, c = (part.reshape(-1) for part in np.meshgrid(us, np.arange(len(pcs)), np.arange(len(pns)), indexing="ij"))
+    u, k, c = (
+        part.reshape(-1) for part in np.meshgrid(us, np.arange(len(pcs)), np.arange(len(pns)), indexing="ij")
+    )
     pc, cgs, pn, fn = pcs[k], cgss[k], pns[c], fns[c]
     return u, pc, cgs, (positions // u) * cgs, pn, fn
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..layout import Layout, Placement
 from ..part import WHOLE, Part
@@ -14,9 +15,7 @@ __all__ = ["deal_of", "layout_of"]
 
 def deal_of(sizes: Sequence[int], turns: int) -> tuple[int, ...]:
     """Rows of every turn in raster order: in turn k part p gets its k-th piece, of ``turns`` as equal as can be."""
-    return tuple(
-        size * (turn + 1) // turns - size * turn // turns for turn in range(turns) for size in sizes
-    )
+    return tuple(size * (turn + 1) // turns - size * turn // turns for turn in range(turns) for size in sizes)
 
 
 def layout_of(layers: Sequence[Layer], found: Found) -> Layout:
@@ -37,4 +36,5 @@ def _part(shares: Sequence[Share], number: int) -> Part:
         return Part(share.axis, number, len(shares), share.low, share.high)
     turns = max(1, min(share.turns, *(each.size for each in shares)))
     deal = deal_of([each.size for each in shares], turns)
-    return Part("rows", number, len(shares), 0, share.size, deal)
+    dealt: dict[str, Any] = {"deal": deal}
+    return Part("rows", number, len(shares), 0, share.size, **dealt)

@@ -8,24 +8,25 @@ from dataclasses import dataclass, replace
 
 from ...errors import ModelError
 from ...ir.stage import Network
-from ...target import Board, Cluster
-from .. import latency as L
+from ...target import MAX_BOARDS, Board, Cluster, Link
 from ..layout import Storage
 from .bound import NO_BOUND, Bound, lower_bound
 from .cost import Line
 from .fit import Room
 from .flight import flights
-from .layer import Share
+from .layer import Share, layers_of
 from .memory import Flight
 from .price import Prices, Taken
-from .walk import Costs, Place, Step, walk
+from .walk import Costs, Step, walk
 
-__all__ = ["Found", "Search", "fewest_boards", "search"]
+__all__ = ["Found", "Search", "fewest_boards", "search", "usual_storages"]
 
 log = logging.getLogger(__name__)
 STEP, GROWTH = 0.004, 1.12
 """Relative distance of the first two paces that are tried, and of each further distance to the one before."""
 MOST_PACE = 1 << 40
+FEW = 64
+"""Paces between one that works and one that does not, up to which every one is tried."""
 ROUNDS = 6
 """Times that the samples in flight are worked out anew from the plan."""
 MARGIN = 1.02
@@ -59,16 +60,22 @@ class Found:
 class Search:
     """One network on one cluster, with one way to store each stage."""
 
-    def __init__(self, network: Network, cluster: Cluster, storages: Sequence[Storage], paced_by_loss: bool = True):
+    def __init__(
+        self, network: Network, cluster: Cluster, storages: Sequence[Storage], paced_by_loss: bool = True
+    ):
         self.line = Line(network, cluster)
         self.storages = tuple(storages)
         self.floor = self.line.least_pace(paced_by_loss)
         self.tried = 0
 
+    def prices(self, pace: int, flown: Sequence[Flight]) -> Prices:
+        """Prices of shares at a pace, with so many samples in flight."""
+        return Prices(self.line.layers, pace, flown, self.storages)
+
     def at(self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None) -> Found | None:
         """The plan with the fewest boards at a pace; None if they do not reach the end."""
         line, used = self.line, rooms if rooms is not None else self.line.rooms
-        prices = Prices(line.layers, pace, flown, self.storages)
+        prices = self.prices(pace, flown)
         turns = line.turns(pace)
 
         def take(board: int, shares: tuple[Share, ...]) -> Taken | None:
@@ -109,7 +116,7 @@ class Search:
             if found is None:
                 return None
             need = self.needed(found)
-            if all(_within(n, f) for n, f in zip(need, flown, strict=True)):
+            if self._flies(found):
                 return found
             flown = [_above(n, f) for n, f in zip(need, flown, strict=True)]
         return None
@@ -128,13 +135,49 @@ class Search:
             if pace > MOST_PACE:
                 return None
             found = self.steady(pace)
-        best = replace(found, pace=self._pace(found))
-        for share in (0.25, 0.5, 0.75):
-            between = int(below + share * (best.pace - below))
-            if below < between < best.pace and (better := self.steady(between)) is not None:
-                best = replace(better, pace=self._pace(better))
+        best = self._finer(below, replace(found, pace=self._pace(found)))
+        return replace(self._spread(best), bound=bound, tried=self.tried)
+
+    def _finer(self, below: int, best: Found) -> Found:
+        """The plan of a smaller pace above ``below``: of each one if they are few, else of three between."""
+        between = range(below + 1, best.pace)
+        if len(between) > FEW:
+            between = [int(below + share * (best.pace - below)) for share in (0.25, 0.5, 0.75)]  # type: ignore[assignment]
+        for pace in between:
+            if (better := self.steady(pace, self.needed(best))) is not None:
+                return replace(better, pace=self._pace(better))
+        return best
+
+    def _spread(self, found: Found) -> Found:
+        """The same pace on all boards, if fewer do: each takes a smaller share of its multipliers.
+
+        What is found with fewer boards stays if the network has no more parts.
+        """
+        rooms, count = self.line.rooms, len(self.line.rooms)
+        low, high = 0.0, 1.0
+        while len(found.steps) < count and high - low > 1e-3:
+            middle = (low + high) / 2
+            spread = self.at(found.pace, found.flights, [_narrow(room, middle) for room in rooms])
+            if spread is None:
+                low = middle
+            elif self._flies(spread):
+                found, high = spread, middle
+            else:
                 break
-        return replace(best, bound=bound, tried=self.tried)
+        first, last = 0, count
+        while len(found.steps) < count and last - first > 1:
+            middle_board = (first + last) // 2
+            narrow = [_narrow(room, low if k < middle_board else high) for k, room in enumerate(rooms)]
+            spread = self.at(found.pace, found.flights, narrow)
+            if spread is None or not self._flies(spread):
+                last = middle_board
+            else:
+                found, first = spread, middle_board
+        return found
+
+    def _flies(self, found: Found) -> bool:
+        """Whether a plan has room for its samples in flight."""
+        return all(_within(n, f) for n, f in zip(self.needed(found), found.flights, strict=True))
 
     def _enough(self) -> int:
         """A pace far above any bound."""
@@ -142,6 +185,10 @@ class Search:
 
     def _pace(self, found: Found) -> int:
         return self.line.pace_of(found.steps, found.taken, found.pace, self.floor)
+
+
+def _narrow(room: Room, share: float) -> Room:
+    return replace(room, dsp=max(1, int(room.dsp * share)))
 
 
 def _within(need: Flight, given: Flight) -> bool:
@@ -153,20 +200,36 @@ def _above(need: Flight, given: Flight) -> Flight:
     return Flight(*(max(MARGIN * new, old) for new, old in pairs))
 
 
+def usual_storages(network: Network, copy: bool = True, master: str = "here") -> list[Storage]:
+    """The same storage for all stages: a forward ``copy`` of weights only where blocks of one pixel need one."""
+    return [Storage(copy or layer.b < 2, master) for layer in layers_of(network)]
+
+
 def search(network: Network, cluster: Cluster, storages: Sequence[Storage] | None = None) -> Found:
-    """The fastest plan of ``network`` on all boards of ``cluster``. Raises ModelError if there is none."""
+    """The fastest plan of ``network`` on the boards of ``cluster``. Raises ModelError if there is none."""
     stored = storages if storages is not None else usual_storages(network)
     found = Search(network, cluster, stored).run()
     if found is None:
-        raise ModelError(f"cluster: no plan of {network.name} fits {cluster}")
+        raise ModelError(
+            f"cluster: no plan of {network.name} fits {cluster}, however slow; give more or larger boards"
+        )
     return found
 
 
-def usual_storages(network: Network) -> list[Storage]:
-    """Weights once, masters beside them."""
-    return [Storage() for _ in network.stages]
-
-
-def fewest_boards(network: Network, board: Board, pace: int) -> int:
-    """See search."""
-    raise NotImplementedError
+def fewest_boards(
+    network: Network, board: Board, link: Link | None, pace: int, storages: Sequence[Storage]
+) -> int | None:
+    """The fewest boards in a chain that keep ``pace``; None if no chain does."""
+    most = Search(network, Cluster.chain(board, MAX_BOARDS, link), storages)
+    if pace < most.floor:
+        return None
+    found = most.steady(pace)
+    if found is None:
+        return None
+    count = len(found.steps)
+    # A shorter chain has fewer samples in flight.
+    while count > 1 and (fewer := Search(network, Cluster.chain(board, count, link), storages).steady(pace)):
+        if len(fewer.steps) == count:
+            break
+        count = len(fewer.steps)
+    return count

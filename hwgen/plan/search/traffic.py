@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
+from ..links import channel_lanes
 from .layer import Layer, Share, rows_read
 
 __all__ = ["run_words", "words_across", "words_between"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def run_words(run: int, bits: int, width: int) -> int:
-    """Fewest link words of ``width`` bits for ``run`` elements (links.channel_lanes chooses the lanes for it)."""
+    """Link words of ``width`` bits for a run of elements, as channels carry them."""
     if not run:
         return 0
-    if bits > width:
-        return min(run * math.ceil(bits / width), math.ceil(run / 1) * math.ceil(bits / width))
-    best = run * bits
-    for beats in range(1, math.ceil(run * bits / width) + 1):
-        lanes = min(run, beats * width // bits)
-        best = min(best, math.ceil(run / lanes) * math.ceil(lanes * bits / width))
-        if best <= math.ceil(run * bits / width):
-            break
-    return best
+    lanes = channel_lanes(run, bits, width)
+    return math.ceil(run / lanes) * math.ceil(lanes * bits / width)
 
 
 def words_between(layers: Sequence[Layer], behind: int, width: int) -> tuple[int, int]:
@@ -56,11 +50,15 @@ def words_across(layer: Layer, share: Share, width: int) -> tuple[int, int]:
     elif axis == "rows":
         rest = y_height - size
         rows = rows_read(stage, rest * layer.conv_rows, share.turns)
-        down += rows * stage.window.width * words(inputs, stage.x.width) + size * y_width * words(outputs, stage.y.width)
+        down += rows * stage.window.width * words(inputs, stage.x.width) + size * y_width * words(
+            outputs, stage.y.width
+        )
         up += size * y_width * words(outputs, stage.dy.width) if layer.backs else 0
         if dx_bits:
             shared = min(rows, 2 * share.turns * max(0, rows_read(stage, 1, 1) - stage.window.stride[0]))
-            up += stage.window.width * (rows * words(inputs, dx_bits) + shared * words(inputs, stage.col_bits))
+            up += stage.window.width * (
+                rows * words(inputs, dx_bits) + shared * words(inputs, stage.col_bits)
+            )
     else:
         per = stage.N if axis == "groups" else 1
         rest = 0 if axis == "output_channels" else inputs - size * stage.cin

@@ -43,7 +43,7 @@ class Costs:
 
 
 def walk(costs: Costs) -> list[Step] | None:
-    """The steps of boards 0, 1, ... that end behind the last layer with the fewest boards; None if they do not reach it.
+    """Steps of boards 0, 1, ... to the end of the line, with the fewest boards; None if they do not reach it.
 
     After every board the furthest place of each axis is kept. That is enough: what lies behind a further place is a
     part of what lies behind a nearer one of the same axis, or in a later layer, and a part takes no more of any board.

@@ -1,0 +1,112 @@
+"""The search against exhaustive ones, its bound, and what it promises of every plan."""
+
+from __future__ import annotations
+
+import pytest
+from hwgen.plan.search.bound import lower_bound
+from hwgen.plan.search.layer import Share
+from hwgen.plan.search.memory import Flight
+from hwgen.plan.search.place import deal_of
+from search_cases import fewest, least_pes, random_search
+
+SEEDS = range(200)
+PACES = (1.0, 1.6, 4.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fewest_boards_at_a_pace_equal_exhaustive_search(seed):
+    search = random_search(seed)
+    flown = [Flight(2.0, 2.0, 2.0)] * len(search.line.layers)
+    for share in PACES:
+        pace = int(search.floor * share)
+        found = search.at(pace, flown)
+        assert (len(found.steps) if found else None) == fewest(search, pace, flown), pace
+
+
+def test_exhaustive_cases_are_of_both_kinds():
+    counts = set()
+    for seed in range(40):
+        search = random_search(seed)
+        flown = [Flight(2.0, 2.0, 2.0)] * len(search.line.layers)
+        for share in PACES:
+            found = search.at(int(search.floor * share), flown)
+            counts.add(len(found.steps) if found else 0)
+    assert counts >= {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 10))
+def test_least_pace_equals_exhaustive_search(seed):
+    search = random_search(seed)
+    found = search.run()
+    top = found.pace if found else 20 * search.floor
+    flown = found.flights if found else [Flight(1.0, 1.0, 1.0)] * len(search.line.layers)
+    for pace in range(search.floor, top):
+        assert fewest(search, pace, flown) is None, pace
+    assert found is None or fewest(search, top, flown) is not None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_bound_is_below_every_plan_and_above_the_floor(seed):
+    search = random_search(seed)
+    found = search.run()
+    if found is not None:
+        bound = lower_bound(search.line, search.storages, search.floor, found.pace)
+        assert search.floor <= bound.pace <= found.pace
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_fewest_multipliers_of_a_share_equal_exhaustive_search(seed):
+    search = random_search(seed)
+    tried = 0
+    for index, layer in enumerate(search.line.layers):
+        shares = [Share(index, "whole", 0, 1)]
+        shares += [
+            Share(index, axis, 0, size)
+            for axis, extent in layer.axes.items()
+            for size in range(1, extent)
+            if axis != "rows"
+        ]
+        for share in shares:
+            for pace in (search.floor, 3 * search.floor, 10 * search.floor):
+                flown = [Flight(2.0, 2.0, 2.0)] * len(search.line.layers)
+                priced = search.prices(pace, flown).of(search.line.rooms[0].device, share)
+                assert (priced[0][0].pes if priced else None) == least_pes(search, share, pace)
+                assert all(choice.busy <= pace for choice, _ in priced)
+                tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_plan_covers_every_layer_once_within_its_pace(seed):
+    search = random_search(seed)
+    found = search.run()
+    if found is None:
+        return
+    layers = search.line.layers
+    for layer, parts in zip(layers, found.shares(len(layers)), strict=True):
+        shares = [share for _, share, _ in parts]
+        assert [board for board, _, _ in parts] == list(range(parts[0][0], parts[0][0] + len(parts)))
+        if len(shares) == 1:
+            assert shares[0].axis == "whole"
+        else:
+            ends = [(share.low, share.high) for share in shares]
+            assert [low for low, _ in ends] == [0, *(high for _, high in ends[:-1])]
+            assert ends[-1][1] == layer.axes[shares[0].axis]
+            assert len({share.axis for share in shares}) == 1
+    for board, (step, taken) in enumerate(zip(found.steps, found.taken, strict=True)):
+        room = search.line.rooms[board]
+        used = ((taken.dsp, room.dsp), (taken.dealt.bram, room.bram), (taken.luts, room.lut))
+        assert all(take <= most for take, most in used)
+        assert all(choice.busy <= found.pace for choice in taken.choices)
+        if board < len(found.steps) - 1:
+            words = max(search.line.words(board, step.end, search.line.turns(found.pace)))
+            assert words <= found.pace
+            assert search.line.gbps(board, words, found.pace) <= search.line.room_gbps[board] * (1 + 1e-9)
+
+
+def test_deal_gives_every_part_its_rows_in_equal_turns():
+    assert deal_of([3, 2, 4], 2) == (1, 1, 2, 2, 1, 2)
+    for sizes, turns in (([5], 3), ([1, 7], 1), ([4, 4, 4], 4)):
+        deal = deal_of(sizes, turns)
+        assert len(deal) == len(sizes) * turns
+        assert [sum(deal[part :: len(sizes)]) for part in range(len(sizes))] == sizes
