@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from search_cases import fewest, least_pes, random_search
+
 from hwgen.plan.search.bound import lower_bound
 from hwgen.plan.search.layer import Share
 from hwgen.plan.search.memory import Flight
 from hwgen.plan.search.place import deal_of
-from search_cases import fewest, least_pes, random_search
 
 SEEDS = range(200)
 PACES = (1.0, 1.6, 4.0)
