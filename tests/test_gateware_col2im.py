@@ -4,6 +4,8 @@ ends."""
 import numpy as np
 import pytest
 from geometry_cases import FIXED, draw_geometry, ops, random_words, rng_of, tap_of, x_word_of
+from row_cases import draw_part_geometry
+from row_cases import draw_part_geometry
 from stream_bench import run_streams
 
 from hwgen.gateware.col2im import Col2im
@@ -59,6 +61,20 @@ def test_random(seed):
     check(geometry, rows, [(0.0, 0.0), (0.4, 0.1), (0.1, 0.4)][seed % 3], seed)
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_random_parts_of_the_rows(seed):
+    """Output rows that are not evenly spaced."""
+    geometry = draw_part_geometry(rng_of(seed, 4), 150)
+    rows = min_col_rows(geometry) + seed % 3 // 2
+    check(geometry, rows, [(0.0, 0.0), (0.4, 0.1), (0.1, 0.4)][seed % 3], seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1000, 1400))
+def test_random_parts_of_the_rows_long(seed):
+    test_random_parts_of_the_rows(seed)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_random_long(seed):
@@ -71,6 +87,19 @@ def test_one_row_less_hangs(seed):
     geometry = draw_geometry(rng, 250)
     while min_col_rows(geometry) < 2:
         geometry = draw_geometry(rng, 250)
+    one_row_less_hangs(geometry, seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_part_of_the_rows_hangs_with_one_row_less(seed):
+    rng = rng_of(seed, 6)
+    geometry = draw_part_geometry(rng, 250)
+    while min_col_rows(geometry) < 2:
+        geometry = draw_part_geometry(rng, 250)
+    one_row_less_hangs(geometry, seed)
+
+
+def one_row_less_hangs(geometry, seed):
     (chunks,) = inputs(geometry, seed, 1)
     count = geometry.window.pixels_in * geometry.words
     col = Col2im(geometry, IN, OUT, min_col_rows(geometry) - 1)

@@ -4,6 +4,7 @@ ends."""
 import numpy as np
 import pytest
 from geometry_cases import FIXED, draw_geometry, flags_of, ops, random_words, rng_of, tap_of, x_word_of
+from row_cases import draw_part_geometry
 from stream_bench import run_streams
 
 from hwgen.gateware.window import Window
@@ -65,6 +66,30 @@ def test_random(seed):
     check(geometry, order, rows, [(0.0, 0.0), (0.4, 0.1), (0.1, 0.4)][seed % 3], seed)
 
 
+@pytest.mark.parametrize("seed", range(16))
+def test_random_parts_of_the_rows(seed):
+    """Output rows that are not evenly spaced."""
+    geometry = draw_part_geometry(rng_of(seed, 5), 150)
+    order = ("forward", "backward")[seed % 2]
+    least = min_rows(geometry, order)
+    check(geometry, order, least + seed % 3 // 2, [(0.0, 0.0), (0.4, 0.1), (0.1, 0.4)][seed % 3], seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1000, 1400))
+def test_random_parts_of_the_rows_long(seed):
+    test_random_parts_of_the_rows(seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_part_of_the_rows_hangs_with_one_row_less(seed):
+    rng = rng_of(seed, 6)
+    geometry = draw_part_geometry(rng, 300)
+    while min_rows(geometry) < 2:
+        geometry = draw_part_geometry(rng, 300)
+    one_row_less_hangs(geometry, rng)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1000, 1400))
 def test_random_long(seed):
@@ -77,6 +102,10 @@ def test_one_row_less_hangs(seed):
     geometry = draw_geometry(rng, 300)
     while min_rows(geometry) < 2:
         geometry = draw_geometry(rng, 300)
+    one_row_less_hangs(geometry, rng)
+
+
+def one_row_less_hangs(geometry, rng):
     count = geometry.window.pixels_in * geometry.words
     words = random_words(rng, count, geometry.pc, 5)
     total = geometry.M * geometry.groups * geometry.fk * geometry.fn

@@ -157,10 +157,10 @@ class Col2im(wiring.Component):
         rows, columns = np.arange(y.size), np.arange(x.size)
         left = y.left(np.arange(y.size + 1))
         row_fields = {
-            "last_y": (np.minimum((rows + y.pad) // y.stride, y.outputs - 1) * x.outputs).tolist(),
+            "last_y": (y.touching(rows) * x.outputs).tolist(),
             "freed": np.diff(left).tolist(),
         }
-        column_fields = {"last_x": np.minimum((columns + x.pad) // x.stride, x.outputs - 1).tolist()}
+        column_fields = {"last_x": x.touching(columns).tolist()}
         m.submodules.raster = raster = RasterAddress(banks, row_fields, column_fields)
         ahead = Signal(signed(self.rows.bit_length() + 3))
         take, move = Signal(name="emit"), Signal()

@@ -100,13 +100,13 @@ class Window(wiring.Component):
         geometry, banks = self.geometry, self.banks
         y, x = geometry.vertical, geometry.horizontal
         width = geometry.horizontal.size
-        oy, ox = np.arange(y.outputs + 1), np.arange(x.outputs)
-        last_row = np.minimum(y.first(oy[:-1]) + y.span, y.size - 1)
+        oy, ox = np.arange(y.outputs), np.arange(x.outputs)
+        last_row = np.minimum(y.first(oy) + y.span, y.size - 1)
         below = y.below(y.first(oy))
         row_fields = {
             "need_row": (np.maximum(last_row, -1) * width).tolist(),
-            "below": below[:-1].tolist(),
-            "below_next": [*below[1:-1].tolist(), 0],
+            "below": below.tolist(),
+            "below_next": [*below[1:].tolist(), 0],
         }
         column_fields = {"need_column": np.clip(x.first(ox) + x.span + 1, 0, x.size).tolist()}
         m.submodules.nest = nest = Nest(geometry, self.order)

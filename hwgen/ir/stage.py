@@ -14,7 +14,7 @@ from .window import Window2d
 
 __all__ = ["SPLITS", "Loss", "Network", "Place", "Stage", "Update", "Wish"]
 
-SPLITS = ("output_channels", "input_channels", "groups")
+SPLITS = ("output_channels", "input_channels", "groups", "rows")
 """Axes along which a layer may be cut over boards (docs/chain.md)."""
 
 
@@ -37,12 +37,15 @@ class Place:
     """Where the user wants a layer in a chain of boards; None leaves the choice to the planner.
 
     ``device`` the boards by their index from the host, one a part, consecutive; ``split`` one of SPLITS;
-    ``shares`` the channels of every part (for "groups" whole groups), which sum to those of the cut axis.
+    ``shares`` the channels of every part (for "groups" whole groups), which sum to those of the cut axis. For "rows"
+    ``shares`` are the rows of y that every part gets in its turn, again and again; or they are dealt in ``turns`` turns
+    a part.
     """
 
     device: tuple[int, ...] | None = None
     split: str | None = None
     shares: tuple[int, ...] | None = None
+    turns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ class Stage:
         dy'        = mask(saturate(pool adjoint of dy))                                   in format dy
         dx         = requantise(col2im(dy' · wᵀ), dy.frac + w.frac, dx)
         dw[k, n]  += Σ_m xcol[m, k]·dy'[m, n],   db[n] += Σ_m dy'[m, n]                   exact, over a batch
+
+    ``summed`` is the M of the sums dw and db where they go beyond this stage: of a part of the rows, all pixels of the
+    whole.
     """
 
     name: str
@@ -78,6 +84,7 @@ class Stage:
     array: tuple[int, int] | None = None
     wish: Wish = Wish()
     place: Place = Place()
+    summed: int | None = None
 
     @property
     def M(self) -> int:
@@ -160,11 +167,11 @@ class Stage:
 
     def grad_bits(self, batch: int) -> int:
         """Width of dW summed over a batch, by type."""
-        return bits_for_sum(product_bits(self.x.width, self.dy.width), self.M * batch)
+        return bits_for_sum(product_bits(self.x.width, self.dy.width), (self.summed or self.M) * batch)
 
     def bias_grad_bits(self, batch: int) -> int:
         """Width of db summed over a batch, by type."""
-        return bits_for_sum(self.dy.width, self.M * batch)
+        return bits_for_sum(self.dy.width, (self.summed or self.M) * batch)
 
     def update_shift(self, lr: Q) -> int:
         """Right shift from lr·dW to the master weight."""

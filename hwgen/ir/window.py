@@ -14,6 +14,9 @@ class Window2d:
     ``pads`` is (top, left, bottom, right); ``kernel``, ``stride`` and ``dilation`` are (vertical,
     horizontal). Output (oy, ox) looks at input (oy*sy - top + ky*dy, ox*sx - left + kx*dx) for every kernel
     position (ky, kx); positions outside the image are zero (convolution) or left out (pooling).
+
+    ``starts`` takes the place of oy*sy - top where the rows of outputs are not evenly spaced: the row of the first tap
+    of every output row, in increasing order; negative above the image. The vertical stride and pads then mean nothing.
     """
 
     height: int
@@ -22,10 +25,13 @@ class Window2d:
     stride: tuple[int, int] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
     dilation: tuple[int, int] = (1, 1)
+    starts: tuple[int, ...] | None = None
 
     @property
     def out_height(self) -> int:
-        """Output rows: floor((H + top + bottom - dilation*(kernel-1) - 1) / stride) + 1."""
+        """Output rows: floor((H + top + bottom - dilation*(kernel-1) - 1) / stride) + 1, or those of ``starts``."""
+        if self.starts is not None:
+            return len(self.starts)
         span = self.dilation[0] * (self.kernel[0] - 1) + 1
         return (self.height + self.pads[0] + self.pads[2] - span) // self.stride[0] + 1
 
@@ -50,8 +56,12 @@ class Window2d:
         """Kernel positions kh·kw."""
         return self.kernel[0] * self.kernel[1]
 
+    def first_row(self, oy: int) -> int:
+        """The input row under the first tap of an output row, negative above the image."""
+        return oy * self.stride[0] - self.pads[0] if self.starts is None else self.starts[oy]
+
     def tap(self, oy: int, ox: int, ky: int, kx: int) -> tuple[int, int] | None:
         """The input pixel under one kernel position, or None outside the image."""
-        iy = oy * self.stride[0] - self.pads[0] + ky * self.dilation[0]
+        iy = self.first_row(oy) + ky * self.dilation[0]
         ix = ox * self.stride[1] - self.pads[1] + kx * self.dilation[1]
         return (iy, ix) if 0 <= iy < self.height and 0 <= ix < self.width else None

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .geometry import Axis, Geometry, min_col_rows, min_rows
+from .geometry import Axis, Geometry, free_before, min_col_rows, min_rows
 from .plan import Depths, StagePlan
 from .schedule import pool_geometry
 from .times import StageTimes
@@ -19,18 +19,18 @@ Ints = NDArray[np.int64]
 
 
 def _spare(axis: Axis) -> int:
-    """Slots for the rows of one more output row."""
-    return max(axis.digit, math.ceil(axis.stride / axis.banks))
+    """Slots for the rows of one more output row, the farthest from the one before it."""
+    step = int(np.max(axis.step(np.arange(axis.outputs))))
+    return max(axis.digit, math.ceil(step / axis.banks))
 
 
 def _two_blocks(geometry: Geometry) -> int:
     """Row slots that hold what a block reads and what the next one needs, also across samples."""
     y = geometry.vertical
-    starts = np.arange(0, geometry.M, geometry.b) // geometry.horizontal.outputs
     ends = np.minimum(np.arange(geometry.b, geometry.M + geometry.b, geometry.b), geometry.M) - 1
     need = y.entered(np.minimum(y.first(ends // geometry.horizontal.outputs) + y.span, y.size - 1))
     following = np.append(need[1:], need[0] + geometry.slots)
-    return int(np.max(following - y.below(y.first(starts))))
+    return int(np.max(following - free_before(geometry)))
 
 
 def least_depths(planned: StagePlan, dy_blocks: int = 1, y_blocks: int = 1) -> Depths:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..ir.window import Window2d
 
-__all__ = ["Axis", "Geometry", "min_col_rows", "min_rows"]
+__all__ = ["Axis", "Geometry", "free_before", "min_col_rows", "min_rows"]
 
 Ints = NDArray[np.int64]
 Place = TypeVar("Place", int, Ints)
@@ -24,7 +24,7 @@ class Axis:
 
     With B = banks > 1 and D = dilation: bank floor(c/D) mod B, index floor(c/(D·B))·D + c mod D, so the B
     taps of an output lie in B different banks, and one tap further is one bank further (the index grows by D
-    where the bank number wraps). With B = 1 the index is c itself.
+    where the bank number wraps). With B = 1 the index is c itself. ``starts`` as in Window2d.
     """
 
     size: int
@@ -34,6 +34,7 @@ class Axis:
     pad: int
     dilation: int
     banks: int
+    starts: tuple[int, ...] | None = None
 
     @property
     def digit(self) -> int:
@@ -65,7 +66,23 @@ class Axis:
 
     def first(self, o: Place) -> Place:
         """Coordinate of the first tap of output ``o``; negative in the padding."""
-        return o * self.stride - self.pad
+        if self.starts is None:
+            return o * self.stride - self.pad
+        if isinstance(o, np.ndarray):
+            return np.asarray(self.starts, dtype=np.int64)[o]
+        return self.starts[o]
+
+    def step(self, o: Ints) -> Ints:
+        """From the first tap of output ``o`` to that of the next one; behind the last one to the end of the axis."""
+        if self.starts is None:
+            return np.full_like(o, self.stride)
+        return np.diff(np.append(self.starts, max(self.size, self.starts[-1] + 1)))[o]
+
+    def touching(self, c: Ints) -> Ints:
+        """The last output that may touch a coordinate: the last one whose first tap is not behind it."""
+        if self.starts is None:
+            return np.minimum((c + self.pad) // self.stride, self.outputs - 1)
+        return np.maximum(np.searchsorted(self.starts, c, side="right") - 1, 0).astype(np.int64)
 
     def below(self, c: Ints) -> Ints:
         """Slots that no coordinate from ``c`` on uses, as whole groups of D."""
@@ -128,7 +145,7 @@ class Geometry:
             window.pads[0],
             window.dilation[0],
         )
-        return Axis(*axis, banks)
+        return Axis(*axis, banks, window.starts)
 
     @cached_property
     def horizontal(self) -> Axis:
@@ -202,7 +219,15 @@ def min_rows(geometry: Geometry, order: str = "forward") -> int:
     last_row = np.minimum(y.first(oy) + y.span, y.size - 1)
     # A window whose columns all lie in the left padding waits for the rows above its last one only.
     need = y.entered(np.where(x.first(ox) + x.span < 0, last_row - 1, last_row))
-    return max(1, int(np.max(np.maximum.reduceat(need, starts) - y.below(y.first(oy[starts])))))
+    return max(1, int(np.max(np.maximum.reduceat(need, starts) - free_before(geometry))))
+
+
+def free_before(geometry: Geometry) -> Ints:
+    """Row slots that a Window has free of a sample before each of its blocks: what the blocks before left."""
+    y = geometry.vertical
+    free = y.below(y.first(np.arange(0, geometry.M, geometry.b) // geometry.horizontal.outputs))
+    free[0] = 0  # rows above the first window go with its block
+    return free
 
 
 def min_col_rows(geometry: Geometry) -> int:
@@ -213,5 +238,7 @@ def min_col_rows(geometry: Geometry) -> int:
     y, x = geometry.vertical, geometry.horizontal
     oy, ox, starts = geometry._pixels()
     need = y.reached(y.first(oy) + y.span)
-    above = y.first(oy[starts]) + np.where(x.first(ox[starts]) >= x.size, y.stride, 0)
-    return max(1, int(np.max(np.maximum.reduceat(need, starts) - y.left(above))))
+    above = y.first(oy[starts]) + np.where(x.first(ox[starts]) >= x.size, y.step(oy[starts]), 0)
+    gone = y.left(above)
+    gone[0] = 0
+    return max(1, int(np.max(np.maximum.reduceat(need, starts) - gone)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir.stage import Stage
+from .rows import Rows, rows_of
 
 __all__ = ["CUTS", "WHOLE", "Part", "part_stage"]
 
-CUTS = ("output_channels", "input_channels", "groups")
+CUTS = ("output_channels", "input_channels", "groups", "rows")
 """Where a stage can be cut; docs/chain.md tells what then crosses."""
 
 
@@ -16,7 +17,8 @@ CUTS = ("output_channels", "input_channels", "groups")
 class Part:
     """Part ``index`` of ``count``: channels ``low``..``high`` of the cut axis (whole groups for "groups").
 
-    ``cut`` is one of CUTS, or "whole".
+    ``cut`` is one of CUTS, or "whole". For "rows" ``deal`` are turns, in rows of the stage's y in raster order: turn k
+    belongs to part k mod ``count``, and ``high`` are this part's rows in all, ``low`` is 0. The others have no deal.
     """
 
     cut: str = "whole"
@@ -24,6 +26,7 @@ class Part:
     count: int = 1
     low: int = 0
     high: int = 0
+    deal: tuple[int, ...] = ()
 
     @property
     def first(self) -> bool:
@@ -60,6 +63,26 @@ class Part:
         """All parts hold all weights, add up their gradients and make the same update."""
         return self.cut == "rows"
 
+    def rows(self, stage: Stage) -> Rows:
+        """Whose the rows of the whole stage are, for a cut by rows."""
+        return rows_of(stage, self.deal, self.count)
+
+    def back_in(self, stage: Stage) -> bool:
+        """Backward sums come from the part behind it."""
+        if self.cut == "rows":
+            return not self.last and len(self.rows(stage).back(self.index + 1)) > 0
+        return self.takes_back
+
+    def back_out(self, stage: Stage) -> bool:
+        """Backward sums go to the part before it."""
+        if self.cut == "rows":
+            return len(self.rows(stage).back(self.index)) > 0
+        return self.sends_back
+
+    def rounds_dx(self, stage: Stage) -> bool:
+        """It completes and rounds some of dx itself."""
+        return len(self.rows(stage).rounded(self.index)) > 0 if self.cut == "rows" else not self.sends_back
+
     def inputs(self, stage: Stage) -> slice:
         """Channels of the whole stage's x that this part multiplies."""
         if self.cut == "input_channels":
@@ -93,10 +116,13 @@ WHOLE = Part()
 def part_stage(stage: Stage, part: Part, board: int) -> Stage:
     """The stage that ``part`` of ``stage`` is on ``board``: same name with the board behind, own channels only.
 
-    A part that hands its sums on has neither bias nor activation.
+    A part that hands its sums on has neither bias nor activation. A part of the rows has its own rows before the pool,
+    and of x those that they read.
     """
     if part.cut == "whole":
         return stage
+    if part.cut == "rows":
+        return _row_stage(stage, part, board)
     inputs, outputs = part.inputs(stage), part.outputs(stage)
     own = replace(
         stage,
@@ -106,3 +132,15 @@ def part_stage(stage: Stage, part: Part, board: int) -> Stage:
         groups=part.high - part.low if part.cut == "groups" else stage.groups,
     )
     return replace(own, bias=None, relu=False, pool=None) if part.sends_sums else own
+
+
+def _row_stage(stage: Stage, part: Part, board: int) -> Stage:
+    rows, window = part.rows(stage), stage.window
+    own = replace(
+        window,
+        height=len(rows.x(part.index)),
+        pads=(0, window.pads[1], 0, window.pads[3]),
+        starts=rows.starts(part.index),
+    )
+    pool = replace(stage.pool, height=len(rows.conv(part.index))) if stage.pool is not None else None
+    return replace(stage, name=f"{stage.name}@{board}", window=own, pool=pool, summed=stage.M)

@@ -46,8 +46,7 @@ def touching_pixels(geometry: Geometry) -> Ints:
     """For every input pixel, the last output pixel that may touch it."""
     y, x = geometry.vertical, geometry.horizontal
     iy, ix = np.divmod(np.arange(geometry.window.pixels_in), x.size)
-    row = np.minimum((iy + y.pad) // y.stride, y.outputs - 1)
-    last: Ints = row * x.outputs + np.minimum((ix + x.pad) // x.stride, x.outputs - 1)
+    last: Ints = y.touching(iy) * x.outputs + x.touching(ix)
     return last
 
 

@@ -38,6 +38,7 @@ _LEAST = np.iinfo(np.int64).min
 
 
 def _padded(x: NDArray[Number], window: Window2d, fill: int = 0) -> NDArray[Number]:
+    assert window.starts is None, "the reference takes whole stages"
     top, left, bottom, right = window.pads
     if not any(window.pads):
         return x
@@ -88,6 +89,7 @@ def col2im(columns: Ints, window: Window2d, batch: int) -> Ints:
     """The adjoint of :func:`im2col`: columns [groups, B·M, K] added into images [B, H, W, C], elsewhere 0."""
     groups, _, length = columns.shape
     cin = length // window.positions
+    assert window.starts is None, "the reference takes whole stages"
     top, left, bottom, right = window.pads
     parts = columns.reshape(groups, batch, window.out_height, window.out_width, window.positions, cin)
     images = np.zeros(
