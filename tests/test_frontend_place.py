@@ -11,7 +11,8 @@ from hwgen.ir.stage import SPLITS, Place
 from hwgen.passes.pipeline import prepare
 from hwgen.plan.part import CUTS
 
-CHOICE = 'give split="output_channels" or split="input_channels"'
+CHANNELS = 'give split="output_channels" or split="input_channels"'
+CHOICE = f'{CHANNELS} or split="rows"'
 
 
 def problems(model):
@@ -42,14 +43,32 @@ MISTAKES = [
     ({"device": (0, 2)}, "device = (0, 2); the parts of a layer stand on consecutive boards, give (0, 1)"),
     ({"device": [2, 1]}, "device = (2, 1); the parts of a layer stand on consecutive boards, give (2, 3)"),
     ({"device": (1, 1)}, "device = (1, 1); the parts of a layer stand on consecutive boards, give (1, 2)"),
-    ({"split": "rows"}, f"split = 'rows'; {CHOICE}"),
+    ({"split": "row"}, f"split = 'row'; {CHOICE}"),
     ({"split": 1}, f"split = 1; {CHOICE}"),
     ({"split": ("output_channels",)}, f"split = ('output_channels',); {CHOICE}"),
-    ({"split": "rows", "shares": (2, 2)}, f"split = 'rows'; {CHOICE}"),
+    (
+        {"split": "rows", "shares": (2, 0)},
+        "shares = (2, 0); give a tuple with the rows of each part's turn, 1 or more",
+    ),
+    (
+        {"split": "rows", "shares": (2, 1), "device": (0, 1, 2)},
+        "shares = (2, 1) makes 2 parts but device = (0, 1, 2) is 3 boards; give one share a board",
+    ),
+    ({"split": "rows", "turns": 0}, "turns = 0; give the number of turns of each part, 1 or more"),
+    ({"split": "rows", "turns": (2, 2)}, "turns = (2, 2); give the number of turns of each part, 1 or more"),
+    ({"turns": 2}, 'turns = 2 without split="rows"; only image rows are dealt in turns'),
+    (
+        {"split": "output_channels", "turns": 2},
+        'turns = 2 without split="rows"; only image rows are dealt in turns',
+    ),
+    (
+        {"split": "rows", "turns": 2, "shares": (3, 3)},
+        "turns = 2 beside shares = (3, 3), which repeat to the last row; give one of them",
+    ),
     ({"split": "groups"}, f'split = "groups" but the layer has one group; {CHOICE}'),
     (
         {"in_channels": 4, "groups": 2, "split": "output_channels"},
-        'split = "output_channels" but the layer has 2 groups; give split="groups"',
+        'split = "output_channels" but the layer has 2 groups; give split="groups" or split="rows"',
     ),
     ({"shares": (2, 2)}, f"shares = (2, 2) without split; {CHOICE} beside it"),
     (
@@ -96,7 +115,8 @@ MISTAKES = [
     (
         {"divice": 1},
         "Conv2d has no option 'divice'; did you mean device? it takes in_channels, out_channels, kernel_size, "
-        "stride, padding, dilation, groups, bias, array, b, u, pc, pn, frozen, formats, name, device, split, shares",
+        "stride, padding, dilation, groups, bias, array, b, u, pc, pn, frozen, formats, name, device, split, shares, "
+        "turns",
     ),
 ]
 
@@ -105,6 +125,11 @@ MISTAKES = [
 def test_a_mistake_is_named(settings, message):
     (found,) = problems(placed(**settings))
     assert re.fullmatch(re.escape(f"conv1: {message}"), found), found
+
+
+def test_a_linear_layer_has_one_row():
+    layers = [nn.Flatten(), nn.Linear(64, 10, split="rows", shares=(1, 1))]
+    assert problems(small(layers)) == [f'linear1: split = "rows" but the layer has one row; {CHANNELS}']
 
 
 def test_a_linear_layer_has_features_for_channels():
@@ -186,7 +211,7 @@ def test_everything_is_reported_at_once():
         "conv1: shares = (2, 2) makes 2 parts but device = (0, 1, 2) is 3 boards",
         "conv1: shares = (2, 2) sum to 4 but the layer has 3 input channels",
     ]
-    model = placed(device=-1, split="rows", shares=0)
+    model = placed(device=-1, split="lines", shares=0)
     assert [problem.partition(" =")[0] for problem in problems(model)] == [
         "conv1: device",
         "conv1: split",
@@ -202,6 +227,9 @@ def test_everything_is_reported_at_once():
         ({"device": 0}, Place((0,))),
         ({"device": [1, 2]}, Place((1, 2))),
         ({"split": "output_channels"}, Place(None, "output_channels")),
+        ({"split": "rows", "device": (0, 1), "shares": (5, 2)}, Place((0, 1), "rows", (5, 2))),
+        ({"split": "rows", "device": (0, 1), "turns": 2}, Place((0, 1), "rows", None, 2)),
+        ({"split": "rows", "in_channels": 4, "groups": 2}, Place(None, "rows")),
         (
             {"device": (3, 4), "split": "input_channels", "shares": [1, 2]},
             Place((3, 4), "input_channels", (1, 2)),

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from geometry_cases import FIXED, draw_geometry, ops, random_words, rng_of, tap_of, x_word_of
 from row_cases import draw_part_geometry
-from row_cases import draw_part_geometry
 from stream_bench import run_streams
 
 from hwgen.gateware.col2im import Col2im

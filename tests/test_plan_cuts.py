@@ -11,8 +11,10 @@ from hwgen.errors import ModelError
 from hwgen.ir.stage import Loss, Network, Place, Stage, Update
 from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
+from hwgen.plan.chain import cut_layout
 from hwgen.plan.cuts import Cut, axis_channels, balanced_cuts, legal_axes, natural_axis, parts_of
 from hwgen.plan.fold import Fold, Folding
+from hwgen.plan.layout import check_layout
 
 Q8 = Q(8, 4)
 
@@ -228,3 +230,98 @@ def test_the_natural_axis_sends_least():
     assert natural_axis(narrow) == "input_channels"
     assert natural_axis(dataclasses.replace(wide, groups=2)) == "groups"
     assert natural_axis(network_of(1, 1).stages[0]) is None
+
+
+# --- Rows
+
+
+def rows_network(place, b=4, pool=None, height=8):
+    """A convolution over rows of four pixels, then a linear layer."""
+    window = Window2d(height, 4, (3, 3), pads=(1, 1, 1, 1))
+    conv = Stage("conv", 0, window, 2, 3, Q8, Q8, Q(12, 8), None, Q8, Q8, None, pool=pool, place=place)
+    rows, columns, _ = conv.out_shape
+    linear = Stage("linear", 1, Window2d(1, 1), rows * columns * 3, 2, Q8, Q8, Q(12, 8), None, Q8, Q8, Q8)
+    network = Network("net", Q8, (conv, linear), Loss(2, Q8, Q8), Update(Q8, 3, 2, 0.1))
+    return network, [Folding(1, 2, 3, b), Folding(1, 4, 2, 1)]
+
+
+ROWS = [
+    (Place((0, 1), "rows", (3, 1)), (3, 1, 3, 1), (0, 6, 8)),
+    (Place((0, 1), "rows", (3, 2)), (3, 2, 3), (0, 6, 8)),
+    (Place((0, 1), "rows", None, 2), (2, 2, 2, 2), (0, 4, 8)),
+    (Place((0, 1), "rows"), (4, 4), (0, 4, 8)),
+    (Place((0, 1, 2), "rows", None, 9), (1, 1, 1, 1, 2, 2), (0, 2, 5, 8)),
+]
+
+
+@pytest.mark.parametrize(("place", "deal", "bounds"), ROWS)
+def test_pinned_rows_are_dealt(place, deal, bounds):
+    network, foldings = rows_network(place)
+    cut, last = balanced_cuts(network, foldings, [1000] * len(place.device))
+    assert cut == Cut(0, "rows", bounds, deal)
+    assert last == Cut(len(place.device) - 1)
+    parts = parts_of(cut)
+    assert [part.high for part in parts] == [sum(deal[p :: len(parts)]) for p in range(len(parts))]
+    assert {(part.low, part.deal, part.cut) for part in parts} == {(0, deal, "rows")}
+
+
+def test_rows_may_be_balanced():
+    """As many boards as there are, where the axis alone is asked for."""
+    network, foldings = rows_network(Place(None, "rows", None, 2))
+    conv, linear = network.stages
+    stages = (conv, dataclasses.replace(linear, place=Place((3,))))
+    cut, _ = balanced_cuts(dataclasses.replace(network, stages=stages), foldings, [18] * 4)
+    assert cut == Cut(0, "rows", cut.bounds, cut.deal)
+    assert cut.count == 3
+    assert sum(cut.deal) == 8
+    assert len(cut.deal) == 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("place", "b", "pool", "message"),
+    [
+        (Place((0, 1), "rows"), 3, None, r"conv: rows: blocks of b = 3 pixels cross .* of 4; legal b: \[1, 2, 4\]"),
+        (Place(None, "rows"), 3, None, r"conv: rows: blocks of b = 3 pixels cross .*"),
+        (
+            Place((0, 1), "rows"), 4, Window2d(8, 4, (3, 3), (2, 2)),
+            r"conv: rows: its pool has kernel 3, stride 2, .*; cut it by channels, or .*",
+        ),
+        (Place((0, 1, 2), "rows", (4, 4, 4)), 4, None, r"conv: rows: parts \[2\] of 3 get none of 8 rows; .*"),
+        (Place((0, 2), "rows"), 4, None, r"conv: device=2: no such board, the cluster has 2; give 0\.\.1"),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_cut_are_refused(place, b, pool, message):
+    network, foldings = rows_network(place, b, pool)
+    with pytest.raises(ModelError) as caught:
+        balanced_cuts(network, foldings, [1000] * (2 if len(place.device or ()) < 3 else 3))
+    assert re.fullmatch(message, caught.value.problems[0])
+
+
+def test_rows_are_never_cut_unasked():
+    network, _ = rows_network(Place())
+    assert legal_axes(network.stages[0]) == ["output_channels", "input_channels"]
+
+
+BROKEN = [
+    ({"deal": (5, 3)}, r"conv: rows: part 0 has 0\.\.4 of the 5 rows that its turns \(5, 3\) give it; .*"),
+    (
+        {"cut": "groups"},
+        r"conv: rows: part 0 has 0\.\.4 of the 4 rows .*; all parts of a stage have cut=\"rows\", .*",
+    ),
+    ({"low": 1}, r"conv: rows: part 0 has 1\.\.4 of the 4 rows .*"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BROKEN)
+def test_a_layout_of_rows_is_checked(changes, message):
+    network, foldings = rows_network(Place((0, 1), "rows"))
+    layout = cut_layout(network, foldings, balanced_cuts(network, foldings, [1000] * 2))
+    check_layout(network, layout, 2)
+    part = dataclasses.replace(layout[0].part, **changes)
+    broken = (dataclasses.replace(layout[0], part=part), *layout[1:])
+    with pytest.raises(ModelError) as caught:
+        check_layout(network, broken, 2)
+    assert re.fullmatch(message, caught.value.problems[0])
+    crossing = tuple(dataclasses.replace(p, folding=dataclasses.replace(p.folding, b=8)) for p in layout[:2])
+    with pytest.raises(ModelError, match=r"blocks of b = 8 pixels cross the ends of rows of 4"):
+        check_layout(network, (*crossing, *layout[2:]), 2)

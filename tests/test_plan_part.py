@@ -88,6 +88,7 @@ def test_who_sends_and_takes_sums():
         "output_channels": ["takes_back", "sends_back takes_back", "sends_back"],
         "input_channels": ["sends_sums", "sends_sums takes_sums", "takes_sums"],
         "groups": ["", "", ""],
+        "rows": ["", "", ""],
     }
     names = ("sends_back", "sends_sums", "takes_back", "takes_sums")
     for axis in CUTS:

@@ -8,7 +8,8 @@ model reports everything at once. Arguments that every layer with weights takes:
     formats=nn.Formats(w=, y=, dy=, bias=)   number formats Q(width, frac) of this layer
     name="conv1"       letters, digits and underscores
     device=1           board of a chain that has the layer; (1, 2) cuts it over two of them, along
-    split=             "output_channels", "input_channels" or "groups", with channels shares=(5, 3) a board
+    split=             "output_channels", "input_channels" or "groups", with channels shares=(5, 3) a board, or "rows",
+                       with rows shares=(5, 3) a board's turn, or so many turns=
 """
 
 from __future__ import annotations

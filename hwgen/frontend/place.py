@@ -1,4 +1,4 @@
-"""Reading where a layer is to stand in a chain of boards: ``device=``, ``split=``, ``shares=``."""
+"""Reading where a layer is to stand in a chain of boards: ``device=``, ``split=``, ``shares=``, ``turns=``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .arguments import Arguments, is_whole, spell
 
 __all__ = ["PLACE", "read_place", "refuse_place"]
 
-PLACE = ("device", "split", "shares")
+PLACE = ("device", "split", "shares", "turns")
 _AXES = {"output_channels": "output channels", "input_channels": "input channels", "groups": "groups"}
 Ints = tuple[int, ...]
 
@@ -19,10 +19,11 @@ Ints = tuple[int, ...]
 def read_place(given: Arguments, op: Conv2d | Linear, settings: Mapping[str, object]) -> Place:
     """The place that a layer's keywords ask for; what is wrong with it is noted and left out."""
     device = _boards(given, settings.get("device"))
-    split = _split(given, settings.get("split"), _groups(op))
-    shares = _shares(given, settings.get("shares"))
+    split = _split(given, settings.get("split"), op)
+    shares = _shares(given, settings.get("shares"), settings.get("split"))
+    turns = _turns(given, settings.get("turns"), settings.get("split"), shares)
     if shares is not None and settings.get("split") is None:
-        given.say(f"shares = {shares} without split; give {_choice(_legal(_groups(op)))} beside it")
+        given.say(f"shares = {shares} without split; give {_choice(_legal(op))} beside it")
     if shares is not None and device is not None and len(shares) != len(device):
         given.say(
             f"shares = {shares} makes {len(shares)} parts but device = {device} is {_count(len(device))}; "
@@ -33,7 +34,8 @@ def read_place(given: Arguments, op: Conv2d | Linear, settings: Mapping[str, obj
             f'split = "{split}" but device = {device[0]} is one board; '
             f"give the boards of all parts, device=({device[0]}, {device[0] + 1}), or drop split"
         )
-    axis = None if split is None else _axis(op, split)
+    # How many rows there are is known behind the shapes, so a cut by rows is checked with the plan.
+    axis = None if split is None or split == "rows" else _axis(op, split)
     if split is not None and axis:
         if shares is not None and sum(shares) != axis:
             given.say(
@@ -45,7 +47,7 @@ def read_place(given: Arguments, op: Conv2d | Linear, settings: Mapping[str, obj
                 f"device = {device} cuts {axis} {_AXES[split]} into {len(device)} parts; "
                 f"give at most {_count(axis)}"
             )
-    return Place(device, split, shares)
+    return Place(device, split, shares, turns)
 
 
 def refuse_place(kind: str, settings: Mapping[str, object]) -> tuple[tuple[str, ...], dict[str, object]]:
@@ -78,25 +80,43 @@ def _boards(given: Arguments, value: object) -> Ints | None:
     return whole
 
 
-def _split(given: Arguments, value: object, groups: int) -> str | None:
-    legal = _legal(groups)
+def _split(given: Arguments, value: object, op: Conv2d | Linear) -> str | None:
+    legal, groups = _legal(op), _groups(op)
     if value is None or (isinstance(value, str) and value in legal):
         return value
     if isinstance(value, str) and value in SPLITS:
-        has = f"{groups} groups" if groups > 1 else "one group"
+        has = f"{groups} groups" if groups > 1 else "one row" if value == "rows" else "one group"
         given.say(f'split = "{value}" but the layer has {has}; give {_choice(legal)}')
     else:
         given.say(f"split = {spell(value)}; give {_choice(legal)}")
     return None
 
 
-def _shares(given: Arguments, value: object) -> Ints | None:
+def _shares(given: Arguments, value: object, split: object) -> Ints | None:
     if value is None:
         return None
     whole = _whole_numbers(value, 1)
     if whole is None:
-        given.say(f"shares = {spell(value)}; give a tuple with the channels of each part, 1 or more")
+        what = "rows of each part's turn" if split == "rows" else "channels of each part"
+        given.say(f"shares = {spell(value)}; give a tuple with the {what}, 1 or more")
     return whole
+
+
+def _turns(given: Arguments, value: object, split: object, shares: Ints | None) -> int | None:
+    if value is None:
+        return None
+    whole = _whole_numbers((value,), 1)
+    if whole is None:
+        given.say(f"turns = {spell(value)}; give the number of turns of each part, 1 or more")
+    elif split != "rows":
+        given.say(f'turns = {whole[0]} without split="rows"; only image rows are dealt in turns')
+    elif shares is not None:
+        given.say(
+            f"turns = {whole[0]} beside shares = {shares}, which repeat to the last row; give one of them"
+        )
+    else:
+        return whole[0]
+    return None
 
 
 def _whole_numbers(value: object, low: int) -> Ints | None:
@@ -120,9 +140,10 @@ def _axis(op: Conv2d | Linear, split: str) -> int:
     return outputs if split == "output_channels" else inputs
 
 
-def _legal(groups: int) -> tuple[str, ...]:
-    """Where a layer can be cut: a grouped one only between its groups."""
-    return ("groups",) if groups > 1 else ("output_channels", "input_channels")
+def _legal(op: Conv2d | Linear) -> tuple[str, ...]:
+    """Where a layer can be cut: of channels a grouped one only between its groups; a linear one has but one row."""
+    channels = ("groups",) if _groups(op) > 1 else ("output_channels", "input_channels")
+    return (*channels, "rows") if isinstance(op, Conv2d) else channels
 
 
 def _choice(names: tuple[str, ...]) -> str:

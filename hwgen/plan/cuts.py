@@ -11,6 +11,7 @@ from ..errors import ModelError
 from ..ir.stage import Network, Stage
 from .fold import Fold, Folding
 from .part import WHOLE, Part
+from .rows import deal_cycles, deal_evenly, row_problems, uncut_problems, usual_turns
 
 __all__ = [
     "BALANCED",
@@ -31,11 +32,15 @@ POSITIONS = 32
 
 @dataclass(frozen=True)
 class Cut:
-    """Where one stage stands: part p on board ``board`` + p, with channels bounds[p]..bounds[p+1] of the axis."""
+    """Where one stage stands: part p on board ``board`` + p, with channels bounds[p]..bounds[p+1] of the axis.
+
+    For "rows" bounds[p+1] - bounds[p] is the number of its rows, and ``deal`` the turns of all parts.
+    """
 
     board: int
     axis: str = "whole"
     bounds: tuple[int, ...] = ()
+    deal: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -48,12 +53,18 @@ Chooser = Callable[[Network, Sequence[Folding], Sequence[int]], tuple[Cut, ...]]
 
 
 def axis_channels(stage: Stage, axis: str) -> int:
-    """Channels (or groups) along a cut's axis."""
-    return {"output_channels": stage.N, "input_channels": stage.cin, "groups": stage.groups}[axis]
+    """Channels (or groups, or rows of y) along a cut's axis."""
+    rows = stage.out_shape[0]
+    return {"output_channels": stage.N, "input_channels": stage.cin, "groups": stage.groups, "rows": rows}[
+        axis
+    ]
 
 
 def legal_axes(stage: Stage) -> list[str]:
-    """Axes with two or more channels. A grouped layer is cut by whole groups: its groups share no sum."""
+    """Axes of channels with two or more. A grouped layer is cut by whole groups: its groups share no sum.
+
+    Rows are cut only where the user or a search asks for it: every part then holds all weights.
+    """
     axes = ["groups"] if stage.groups > 1 else ["output_channels", "input_channels"]
     return [axis for axis in axes if axis_channels(stage, axis) > 1]
 
@@ -81,6 +92,8 @@ def parts_of(cut: Cut) -> list[Part]:
     if cut.count == 1:
         return [WHOLE]
     bounds = list(pairwise(cut.bounds))
+    if cut.axis == "rows":
+        return [Part("rows", p, len(bounds), 0, high - low, cut.deal) for p, (low, high) in enumerate(bounds)]
     return [Part(cut.axis, p, len(bounds), low, high) for p, (low, high) in enumerate(bounds)]
 
 
@@ -88,7 +101,8 @@ def parts_of(cut: Cut) -> list[Part]:
 class _Place:
     """A stage's pins, checked: its axis, the inner places where it may (or must) be cut, the first board or None.
 
-    ``step``: a part of a multiple of so many channels leaves no multiplier idle that the whole stage uses.
+    ``step``: a part of a multiple of so many channels leaves no multiplier idle that the whole stage uses. ``deal``
+    are the turns of rows where they are known, ``turns`` the number of turns of a part where it is asked for.
     """
 
     axis: str | None
@@ -96,6 +110,8 @@ class _Place:
     must: bool
     board: int | None
     step: int = 1
+    deal: tuple[int, ...] = ()
+    turns: int | None = None
 
     def open(self, inside: str) -> tuple[int, ...]:
         """Inner places to consider: "none", "aligned" or "any"; forced ones always."""
@@ -148,7 +164,7 @@ def _impossible(network: Network, places: Sequence[_Place], boards: int) -> str:
 def _place(fold: Fold, boards: int, problems: list[str]) -> _Place:
     stage = fold.stage
     pin, found = stage.place, len(problems)
-    axes = legal_axes(stage)
+    axes = [*legal_axes(stage), "rows"] if pin.split == "rows" else legal_axes(stage)
     axis = natural_axis(stage)
     wanted = len(pin.device) if pin.device else len(pin.shares) if pin.shares else 1
     if pin.split is not None:
@@ -171,6 +187,8 @@ def _place(fold: Fold, boards: int, problems: list[str]) -> _Place:
     if axis is None or (pin.device is not None and wanted == 1):
         return _Place(axis, (), False, first)
     channels = axis_channels(stage, axis)
+    if axis == "rows":
+        return _place_rows(fold, wanted, first, problems)
     if wanted == 1:
         folds = {"output_channels": fold.fn, "input_channels": fold.cgs, "groups": 1}[axis]
         every, aligned = max(1, channels // POSITIONS), folds * max(1, channels // folds // POSITIONS)
@@ -184,6 +202,26 @@ def _place(fold: Fold, boards: int, problems: list[str]) -> _Place:
         )
         return _Place(None, (), False, None)
     return _Place(axis, tuple(accumulate(shares))[:-1], True, first)
+
+
+def _place_rows(fold: Fold, wanted: int, first: int | None, problems: list[str]) -> _Place:
+    """The place of a stage that is to be cut by rows, over ``wanted`` boards, 1: as many as balance."""
+    stage, pin, found = fold.stage, fold.stage.place, len(problems)
+    height = stage.out_shape[0]
+    if wanted == 1:
+        problems += uncut_problems(stage, fold.b)
+        inner = tuple(range(max(1, height // POSITIONS), height, max(1, height // POSITIONS)))
+        return _Place("rows", () if len(problems) > found else inner, False, None, turns=pin.turns)
+    if pin.shares is not None:
+        deal = deal_cycles(height, pin.shares)
+    else:
+        totals = [height * (p + 1) // wanted - height * p // wanted for p in range(wanted)]
+        deal = deal_evenly(totals, pin.turns or usual_turns(stage, wanted))
+    problems += row_problems(stage, deal, wanted, fold.b)
+    if len(problems) > found:
+        return _Place(None, (), False, None)
+    inner = tuple(accumulate(sum(deal[p::wanted]) for p in range(wanted)))[:-1]
+    return _Place("rows", inner, True, first, deal=deal)
 
 
 Point = tuple[int, int]
@@ -256,8 +294,12 @@ def _cuts(places: Sequence[_Place], stages: Sequence[Stage], way: Sequence[Point
         inner = [point[1] for point in way if point[0] == i and point[1] > 0]
         board = max(k for k, point in enumerate(way) if point <= (i, 0))
         if inner and place.axis is not None:
-            channels = axis_channels(stages[i], place.axis)
-            found.append(Cut(board, place.axis, (0, *inner, channels)))
+            bounds = (0, *inner, axis_channels(stages[i], place.axis))
+            deal = place.deal
+            if place.axis == "rows" and not deal:
+                totals = [high - low for low, high in pairwise(bounds)]
+                deal = deal_evenly(totals, place.turns or usual_turns(stages[i], len(totals)))
+            found.append(Cut(board, place.axis, bounds, deal))
         else:
             found.append(Cut(board))
     return tuple(found)

@@ -59,7 +59,9 @@ def least_pace(network: Network, image_lanes: int = 1) -> int:
 
 
 def default_b(stage: Stage) -> int:
-    """Pixels in a block where nothing is asked for."""
+    """Pixels in a block where nothing is asked for; in a cut by rows they do not cross rows."""
+    if stage.place.split == "rows":
+        return max(b for b in range(1, DEFAULT_B + 1) if stage.window.out_width % b == 0)
     return min(DEFAULT_B, stage.M)
 
 

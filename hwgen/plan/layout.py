@@ -8,6 +8,7 @@ from ..errors import ModelError
 from ..ir.stage import Network
 from .fold import Folding
 from .part import WHOLE, Part
+from .rows import row_problems
 
 __all__ = ["MASTERS", "MEMORIES", "USUAL", "Layout", "Placement", "Storage", "check_layout"]
 
@@ -54,7 +55,8 @@ Layout = tuple[Placement, ...]
 
 
 def check_layout(network: Network, layout: Layout, boards: int) -> None:
-    """Raises ModelError unless every stage is there, in order, its parts on consecutive boards and no board empty."""
+    """Raises ModelError unless every stage is there, in order, its parts on consecutive boards and no board empty, and
+    rows are dealt as they can be."""
     expected, board = [], -1
     for placement in layout:
         part = placement.part
@@ -73,3 +75,23 @@ def check_layout(network: Network, layout: Layout, boards: int) -> None:
         )
     if board != boards - 1:
         raise ModelError(f"layout: {board + 1} boards used of {boards}; take fewer boards")
+    _check_rows(network, layout)
+
+
+def _check_rows(network: Network, layout: Layout) -> None:
+    problems: list[str] = []
+    for placement in layout:
+        part, stage = placement.part, network.stages[placement.stage]
+        deals = {other.part.deal for other in layout if other.stage == placement.stage}
+        if part.cut != "rows" and not part.deal:
+            continue
+        own = sum(part.deal[part.index :: part.count])
+        if len(deals) > 1 or part.cut != "rows" or (part.low, part.high) != (0, own):
+            problems.append(
+                f"{stage.name}: rows: part {part.index} has {part.low}..{part.high} of the {own} rows that its turns "
+                f'{part.deal} give it; all parts of a stage have cut="rows", the same deal, low = 0 and high = own rows'
+            )
+        else:
+            problems += row_problems(stage, part.deal, part.count, placement.folding.b)
+    if problems:
+        raise ModelError(list(dict.fromkeys(problems)))

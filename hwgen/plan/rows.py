@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import ModelError
 from ..ir.stage import Stage
 
-__all__ = ["Rows", "deal_cycles", "deal_evenly", "row_problems", "rows_of", "usual_turns"]
+__all__ = ["Rows", "deal_cycles", "deal_evenly", "row_problems", "rows_of", "uncut_problems", "usual_turns"]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -116,21 +116,7 @@ def rows_of(stage: Stage, deal: tuple[int, ...], count: int) -> Rows:
 
 def row_problems(stage: Stage, deal: Sequence[int], count: int, b: int = 1) -> list[str]:
     """Why ``stage`` in blocks of ``b`` pixels cannot be cut by rows so; nothing if it can."""
-    where, height, width = f"{stage.name}: rows", stage.out_shape[0], stage.window.out_width
-    pool, found = stage.pool, []
-    if pool is not None and (
-        pool.kernel[0] != pool.stride[0] or pool.pads[0] or pool.pads[2] or pool.dilation[0] > 1
-    ):
-        found.append(
-            f"{where}: its pool has kernel {pool.kernel[0]}, stride {pool.stride[0]}, pads {pool.pads[0]} and "
-            f"{pool.pads[2]}, dilation {pool.dilation[0]} over rows, so that turns share windows; "
-            "cut it by channels, or give the pool stride = kernel without padding"
-        )
-    if width % b:
-        found.append(
-            f"{where}: blocks of b = {b} pixels cross the ends of rows of {width}; "
-            f"legal b: {[d for d in range(1, width + 1) if width % d == 0]}"
-        )
+    where, height, found = f"{stage.name}: rows", stage.out_shape[0], uncut_problems(stage, b)
     if count < 2 or any(turn < 0 for turn in deal) or sum(deal) != height:
         found.append(
             f"{where}: turns of {_short(deal)} rows for {count} parts; give 2 or more parts, "
@@ -148,6 +134,26 @@ def row_problems(stage: Stage, deal: Sequence[int], count: int, b: int = 1) -> l
     blind = [part for part in range(count) if not len(rows.x(part))]
     if blind:
         found.append(f"{where}: the rows of parts {blind} lie in the padding alone; give them others")
+    return found
+
+
+def uncut_problems(stage: Stage, b: int = 1) -> list[str]:
+    """Why ``stage`` in blocks of ``b`` pixels cannot be cut by rows, however they are dealt."""
+    where, width = f"{stage.name}: rows", stage.window.out_width
+    pool, found = stage.pool, []
+    if pool is not None and (
+        pool.kernel[0] != pool.stride[0] or pool.pads[0] or pool.pads[2] or pool.dilation[0] > 1
+    ):
+        found.append(
+            f"{where}: its pool has kernel {pool.kernel[0]}, stride {pool.stride[0]}, pads {pool.pads[0]} and "
+            f"{pool.pads[2]}, dilation {pool.dilation[0]} over rows, so that turns share windows; "
+            "cut it by channels, or give the pool stride = kernel without padding"
+        )
+    if width % b:
+        found.append(
+            f"{where}: blocks of b = {b} pixels cross the ends of rows of {width}; "
+            f"legal b: {[d for d in range(1, width + 1) if width % d == 0]}"
+        )
     return found
 
 
