@@ -19,7 +19,7 @@ class Depths:
 
     ``window_rows``, ``store_rows``, ``col_rows``, ``pool_rows``, ``pool_col_rows`` count row slots (in every
     bank); ``mask_words`` and ``argmax_words`` count words of Pn lanes; ``dy_blocks`` and ``y_blocks`` count
-    blocks of b pixels.
+    blocks of b pixels. ``turn_*`` of a part of the rows count pixels that wait for their turn (see turns).
     """
 
     window_rows: int
@@ -31,6 +31,14 @@ class Depths:
     argmax_words: int
     dy_blocks: int = 2
     y_blocks: int = 2
+    turn_x: int = 0
+    turn_y: int = 0
+    turn_y_before: int = 0
+    turn_dy: int = 0
+    turn_sums: int = 0
+    turn_back: int = 0
+    turn_dx: int = 0
+    turn_dx_behind: int = 0
 
 
 @dataclass(frozen=True)
