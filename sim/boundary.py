@@ -9,12 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir.initial import Parameters
+from ..ir.stage import Stage
 from ..plan.links import Channel, LinkPlan
+from ..plan.part import Part
 from ..plan.plan import Plan
 from ..ref.executor import Reference
 from .compare import Comparison
 from .layout import Layout, Words, pack_lanes, unpack_lanes
-from .shares import Batch, backward_sums, errors, forward_sums, gradient_totals, inputs
+from .shares import (
+    Batch,
+    backward_sums,
+    errors,
+    forward_sums,
+    gradient_sums,
+    gradient_totals,
+    inputs,
+    row_sums,
+)
 from .surroundings import Samples
 
 __all__ = ["AT_ONCE", "BoundaryStream", "Recording", "boundary_streams", "record"]
@@ -157,6 +168,8 @@ class Recording:
         last = next(p for p in reversed(plan.stages) if p.board == stream.link.index)
         trace = batch.trace
         found: Ints | None
+        if last.part.cut == "rows" and not last.part.last:
+            return self._rows(last.part, stage, channel.kind, batch).reshape(count, -1)
         if channel.kind == "x":
             found = inputs(stage, batch)[..., own]
         elif channel.kind == "y":
@@ -165,8 +178,6 @@ class Recording:
             found = forward_sums(stage, batch, last.part.inputs(stage).stop)
         elif channel.kind == "back":
             found = backward_sums(stage, batch, last.part.outputs(stage).stop)
-        elif channel.kind == "totals":
-            found = gradient_totals(stage, batch)
         elif channel.kind == "dx":
             assert trace is not None
             dx = trace.dx[stage.index]
@@ -179,6 +190,25 @@ class Recording:
             found = error if error is None or last.part.last else error[..., own]
         assert found is not None
         return np.ascontiguousarray(found).reshape(count, -1)
+
+    def _rows(self, part: Part, stage: Stage, kind: str, batch: Batch) -> Ints:
+        """What crosses behind a part of the rows of a stage."""
+        rows, behind, trace = part.rows(stage), part.index + 1, batch.trace
+        if kind == "x":
+            return inputs(stage, batch)[:, rows.x_from(behind)]
+        if kind == "y":
+            return batch.y[stage.index][:, rows.y_before(behind)]
+        assert trace is not None
+        own = [rows.conv(p) for p in range(part.count)]
+        if kind == "grads":
+            return gradient_sums(stage, batch, np.concatenate(own[:behind]))
+        if kind == "totals":
+            return gradient_totals(stage, batch)
+        if kind == "back":
+            return row_sums(stage, batch, np.concatenate(own[behind:]))[:, rows.back(behind)]
+        found = trace.dx[stage.index] if kind == "dx" else errors(self.plan.network, stage, batch)
+        assert found is not None
+        return np.ascontiguousarray(found[:, rows.dx(behind) if kind == "dx" else rows.y_before(behind)])
 
 
 def record(

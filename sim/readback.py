@@ -70,7 +70,7 @@ def device_probes(plan: Plan, ports: Ports) -> list[Probe]:
         stage = planned.stage
         if stage.dx is not None or not stage.frozen:
             backward.append(_probe(plan, i, "dy", stage.dy.width))
-        if stage.dx is not None and not planned.part.sends_back:
+        if stage.dx is not None and planned.part.rounds_dx(plan.whole(planned)):
             backward.append(_probe(plan, i, "dx", stage.dx.width))
     probes = [*forward, *backward]
     wanted = {probe.stream: probe.layout.lanes * probe.layout.width for probe in probes}
@@ -93,6 +93,9 @@ def _probe(plan: Plan, i: int, kind: str, width: int) -> Probe:
     planned = plan.stages[i]
     stage, fold = planned.stage, planned.fold
     shape = {"y": stage.out_shape, "dy": stage.conv_shape, "dx": stage.in_shape}[kind]
+    if kind == "dx" and planned.part.cut == "rows":
+        rounded = planned.part.rows(plan.whole(planned)).rounded(planned.part.index)
+        shape = (len(rounded), *shape[1:])
     layout = Layout(shape, stage.groups, fold.folding.pc if kind == "dx" else fold.pn, width)
     stream = f"{_prefix(plan, planned)}{kind}{plan.numbers[i]}"
     return Probe(stream, f"{stage.name}.{kind}", kind, i, layout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +10,15 @@ from numpy.typing import NDArray
 from ..ir.initial import Parameters
 from ..ir.stage import Network, Stage
 from ..numeric import saturate
+from ..plan.part import Part
 from ..plan.plan import StagePlan
 from ..ref.executor import COUNTS, BatchTrace
 from ..ref.kernels import conv_backward, conv_forward, conv_gradient, max_pool, max_pool_adjoint, relu
 from ..ref.update import random_bits, requantise_sums, step_values
 
 __all__ = [
-    "Batch", "backward_sums", "errors", "forward_sums", "gradient_sums", "gradient_totals", "inputs", "part_counts",
+    "Batch", "backward_sums", "errors", "forward_sums", "gradient_sums", "gradient_totals", "inputs", "own_share",
+    "part_counts", "row_sums",
 ]  # fmt: skip
 
 Ints = NDArray[np.int64]
@@ -70,6 +71,28 @@ def backward_sums(stage: Stage, batch: Batch, start: int) -> Ints:
     return conv_backward(dy[..., start:], w, stage.window, bits=(stage.dy.width, stage.w.width))
 
 
+def row_sums(stage: Stage, batch: Batch, rows: Ints) -> Ints:
+    """Sums [B, *in_shape] of dx over some rows of the errors before the pool."""
+    assert batch.trace is not None
+    dy = batch.trace.dy[stage.index]
+    assert dy is not None
+    own = np.zeros_like(dy)
+    own[:, rows] = dy[:, rows]
+    return conv_backward(
+        own, _weights(stage, batch), stage.window, stage.groups, (stage.dy.width, stage.w.width)
+    )
+
+
+def own_share(part: Part, stage: Stage, kind: str, tensor: Ints) -> Ints:
+    """A part's share of the whole "y", "dy" (before the pool) or "dx" [B, H, W, C] of its stage."""
+    tensor = tensor[..., part.inputs(stage) if kind == "dx" else part.outputs(stage)]
+    if part.cut != "rows":
+        return tensor
+    rows = part.rows(stage)
+    own = {"y": rows.y, "dy": rows.conv, "dx": rows.rounded}[kind]
+    return tensor[:, own(part.index)]
+
+
 def gradient_totals(stage: Stage, batch: Batch) -> Ints:
     """dW and db [weights + biases] of a batch, in the order of gateware.walk."""
     assert batch.trace is not None
@@ -78,7 +101,7 @@ def gradient_totals(stage: Stage, batch: Batch) -> Ints:
     return dw.reshape(-1) if db is None else np.concatenate([dw.reshape(-1), db])
 
 
-def gradient_sums(stage: Stage, batch: Batch, rows: Sequence[int]) -> Ints:
+def gradient_sums(stage: Stage, batch: Batch, rows: Ints) -> Ints:
     """As :func:`gradient_totals`, of some rows of the errors before the pool."""
     assert batch.trace is not None
     dy = batch.trace.dy[stage.index]
@@ -115,11 +138,17 @@ def _rounded(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -
         bias, (stage.x.width, stage.w.width),
     )  # fmt: skip
     y, clipped = requantise_sums(sums, stage.acc_frac, stage.y, stage.acc_bits)
+    if part.cut == "rows":
+        clipped = requantise_sums(
+            own_share(part, stage, "dy", sums), stage.acc_frac, stage.y, stage.acc_bits
+        )[1]
     error = errors(network, stage, batch)
     if stage.pool is None or error is None or batch.trace is None or batch.trace.dy[stage.index] is None:
         return clipped, 0
     _, argmax = max_pool(relu(y)[0] if stage.relu else y, stage.pool)
     back = max_pool_adjoint(error[..., outputs], argmax, stage.pool)
+    if part.cut == "rows":
+        back = own_share(part, stage, "dy", back)
     return clipped, saturate(back, stage.dy.width)[1]
 
 
@@ -132,9 +161,8 @@ def _back(stage: Stage, planned: StagePlan, batch: Batch) -> int:
     assert dy is not None
     bits = (stage.dy.width, stage.w.width)
     sums = conv_backward(dy, _weights(stage, batch), stage.window, stage.groups, bits)
-    return requantise_sums(sums[..., planned.part.inputs(stage)], stage.back_frac, stage.dx, stage.col_bits)[
-        1
-    ]
+    own = own_share(planned.part, stage, "dx", sums)
+    return requantise_sums(own, stage.back_frac, stage.dx, stage.col_bits)[1]
 
 
 def _updated(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ from .layout import Words
 from .program import Results
 from .readback import Probe, counters, memories
 from .session import Held, Session, StageWords
-from .shares import Batch, part_counts
+from .shares import Batch, own_share, part_counts
 
 __all__ = ["Verifier", "counter_name"]
 
@@ -123,8 +123,7 @@ class Verifier:
             planned = plan.stages[probe.stage]
             whole = np.asarray(wanted[probe.kind][planned.stage.index])
             if probe.kind != "dz":
-                part, stage = planned.part, plan.whole(planned)
-                whole = whole[..., part.inputs(stage) if probe.kind == "dx" else part.outputs(stage)]
+                whole = own_share(planned.part, plan.whole(planned), probe.kind, whole)
             self._equal(probe.name, where, got, whole)
             self.comparison.zero(probe.name, where, padding)
         if not any(probe.kind == "dz" for probe, _ in self.streams):

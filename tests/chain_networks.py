@@ -2,6 +2,7 @@
 
 import dataclasses
 from functools import cache
+from itertools import accumulate
 from unittest import mock
 
 import hwgen.sim.run
@@ -24,6 +25,7 @@ __all__ = [
     "refolded",
     "run_direct",
     "six_layers",
+    "tall_rows",
     "two_layers",
 ]
 
@@ -101,6 +103,22 @@ def two_layers(rounding="nearest"):
 
 
 @cache
+def tall_rows(rounding="nearest", frozen=False):
+    """Three convolutions over images of more rows than columns: pads, a pool, stride and dilation, groups."""
+    layers = [
+        nn.Conv2d(2, 3, 3, padding=1, u=3, pc=1, pn=2, b=2, frozen=frozen, name="first"),
+        nn.ReLU(),
+        nn.MaxPool2d((2, 1)),
+        nn.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0), u=6, pc=2, pn=2, b=3, name="second"),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, (2, 1), dilation=(2, 1), groups=2, padding=(1, 0), u=1, pc=1, pn=1, b=1, name="third"),
+        nn.Flatten(),
+        nn.Linear(36, 3, u=1, pc=4, pn=2, name="linear"),
+    ]
+    return _network("tall_rows", (10, 4, 2), layers, rounding)
+
+
+@cache
 def grouped():
     """A convolution in four groups, a depthwise one with a pool, a linear layer."""
     layers = [
@@ -127,11 +145,18 @@ def tall():
 
 
 def cuts_of(text):
-    """Cuts from a line as "0 0o2,5 1i3,6 …": the first board, then the axis and the bounds behind 0."""
+    """Cuts from a line as "0 0o2,5 1i3,6 2r2:1,2,2,1 …": the first board, then the axis and the bounds behind 0; of
+    rows the number of parts and all turns."""
     axes = {"o": "output_channels", "i": "input_channels", "g": "groups"}
     cuts = []
     for word in text.split():
         board, axis, bounds = word[0], word[1:2], word[2:]
+        if axis == "r":
+            count, _, turns = bounds.partition(":")
+            deal = tuple(int(n) for n in turns.split(","))
+            totals = (sum(deal[p :: int(count)]) for p in range(int(count)))
+            cuts.append(Cut(int(board), "rows", (0, *accumulate(totals)), deal))
+            continue
         numbers = tuple(int(n) for n in bounds.split(",")) if axis else ()
         cuts.append(Cut(int(board), axes[axis], (0, *numbers)) if axis else Cut(int(board)))
     return tuple(cuts)

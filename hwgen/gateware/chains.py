@@ -15,6 +15,7 @@ from .pool import MaxPool, MaxPoolAdjoint
 from .relu import ReLU, ReLUAdjoint
 from .replay import Reorder, Replay
 from .round import Requantise
+from .rows import AddRows
 from .stream import Fifo, Fork, lanes
 
 __all__ = [
@@ -54,11 +55,11 @@ def backward_streams(plan: StagePlan, whole: Stage) -> dict[str, object]:
     found: dict[str, object] = {}
     if stage.dx is not None:
         sums = stream.Signature(lanes(fold.folding.pc, whole.col_bits))
-        if part.takes_back:
+        if part.back_in(whole):
             found["back_in"] = In(sums)
-        if part.sends_back:
+        if part.back_out(whole):
             found["back_out"] = Out(sums)
-        else:
+        if part.rounds_dx(whole):
             found["dx"] = Out(stream.Signature(lanes(fold.folding.pc, stage.dx.width)))
     if part.takes_sums and part.last:
         found["masked_out"] = Out(stream.Signature(lanes(fold.pn, stage.dy.width)))
@@ -166,7 +167,7 @@ class BackwardChain(wiring.Component):
     Replay; ``back`` chunks and ``dx``; lanes saturated so far; high-water marks. A part of a stage cut by input
     channels gets masked errors; the last one sends them on as ``masked_out``. A part of a stage cut by output channels
     adds the sums ``back_in`` of the part behind it and sends ``back_out``: lanes(pc, col_bits of the whole); only the
-    first one has dx.
+    first one has dx. A part of the rows does so with rows that others add to, and has dx of those that it completes.
     """
 
     def __init__(self, plan: StagePlan, whole: Stage):
@@ -251,6 +252,10 @@ class BackwardChain(wiring.Component):
             m.d.comb += self.col_high.eq(col.high)
             o = col.o
         part, pc, width = self.plan.part, fold.folding.pc, self.whole.col_bits
+        if part.cut == "rows":
+            o = self._add_rows(m, o)
+            if o is None:
+                return
         if part.takes_back:
             m.submodules.add = add = AddSums(pc, stage.col_bits, width, width)
             wiring.connect(m, o, add.a)
@@ -261,10 +266,34 @@ class BackwardChain(wiring.Component):
             wiring.connect(m, _widened(m, o, pc, width, "wide"), out.i)
             wiring.connect(m, out.o, wiring.flipped(self.back_out))
             return
-        width = width if part.takes_back else stage.col_bits
-        m.submodules.round = rounder = Requantise(width, stage.back_frac, stage.dx, pc)
+        m.submodules.round = rounder = Requantise(len(o.payload[0]), stage.back_frac, stage.dx, pc)
         m.d.comb += self.dx_saturated.eq(rounder.saturated)
         wiring.connect(m, o, rounder.i)
         m.submodules.out = out = Fifo(lanes(fold.folding.pc, stage.dx.width), 2)
         wiring.connect(m, rounder.o, out.i)
         wiring.connect(m, out.o, wiring.flipped(self.dx))
+
+    def _add_rows(self, m, o):
+        """Own sums and those of the parts behind; the complete ones, None if there are none."""
+        part, whole, fold = self.plan.part, self.whole, self.plan.fold
+        rows, p = part.rows(whole), part.index
+        summed, own, back = (values.tolist() for values in (rows.summed(p), rows.x(p), rows.back(p + 1)))
+        complete = {*rows.rounded(p).tolist()}
+        if own == summed and not back and len(complete) == len(own):
+            return o
+        if self.plan.depths.turn_sums:
+            depth = self.plan.depths.turn_sums * fold.x_words
+            m.submodules.sums_turn = turn = Fifo(o.payload.shape(), depth)
+            wiring.connect(m, o, turn.i)
+            o = turn.o
+        m.submodules.add_rows = add = AddRows(
+            fold.folding.pc, whole.col_bits, whole.window.width * fold.x_words,
+            [row in {*own} for row in summed], [row in {*back} for row in summed],
+            [row not in complete for row in summed],
+        )  # fmt: skip
+        wiring.connect(m, o, add.own)
+        if back:
+            wiring.connect(m, wiring.flipped(self.back_in), add.back)
+        if len(complete) < len(summed):
+            wiring.connect(m, add.rest, wiring.flipped(self.back_out))
+        return add.done if complete else None

@@ -11,7 +11,8 @@ from ..plan.plan import Plan, StagePlan
 from .channels import MergeChannels, SplitChannels
 from .loss import RESULT
 from .relane import Relane
-from .stream import Fork, lanes
+from .rows import RowDeal, RowMerge
+from .stream import Fifo, Fork, lanes
 
 __all__ = ["Flow", "boundary_ports", "channel_shape"]
 
@@ -101,7 +102,9 @@ class Flow:
         """x of stage i from ``x``, and what passes it; its y, complete as far as this board knows it."""
         stage, part, ports = planned.stage, planned.part, self.stages[i]
         own = (ports.x, (stage.cin, planned.fold.folding.pc))
-        if part.last:
+        if part.cut == "rows":
+            self._x_rows(i, planned, x, own)
+        elif part.last:
             self.join(f"x_{i}", stage.x.width, x, own)
         elif part.cut == "output_channels":
             self._fork(f"x_fork_{i}", stage.x.width, x, own, self.boundary("down_x"))
@@ -118,6 +121,8 @@ class Flow:
             self.join(f"sums_out_{i}", self.plan.whole(planned).psum_bits, sums, self.boundary("down_sums"))
             return None
         y = (ports.y, (stage.N, planned.fold.pn))
+        if part.cut == "rows":
+            return self._y_rows(i, planned, y)
         if part.cut in ("output_channels", "groups"):
             if not part.first:
                 before = self.boundary("up_y")
@@ -134,7 +139,9 @@ class Flow:
         if "dy" not in ports.signature.members:
             return None
         own = (ports.dy, (stage.N, planned.fold.pn))
-        if part.first or (part.takes_sums and part.last):
+        if part.cut == "rows":
+            self._dy_rows(i, planned, error, own)
+        elif part.first or (part.takes_sums and part.last):
             self.join(f"dy_{i}", stage.dy.width, error, own)
         elif part.cut == "input_channels":
             self._fork(f"dy_fork_{i}", stage.dy.width, error, own, self.boundary("up_dy"))
@@ -152,6 +159,8 @@ class Flow:
     def _dx(self, i: int, planned: StagePlan):
         stage, part, ports = planned.stage, planned.part, self.stages[i]
         own, bits = (stage.cin, planned.fold.folding.pc), self.plan.whole(planned).col_bits
+        if part.cut == "rows":
+            return self._dx_rows(i, planned, own, bits)
         if part.takes_back:
             self.join(f"back_in_{i}", bits, self.boundary("down_back"), (ports.back_in, own))
         if part.sends_back:
@@ -193,3 +202,108 @@ class Flow:
         self.join(f"{name}_low", width, low, (merge.i[0], (counts[0], P)))
         self.join(f"{name}_high", width, high, (merge.i[1], (counts[1], P)))
         return merge.o, (sum(counts), P)
+
+    def _x_rows(self, i, planned, x, own) -> None:
+        """The rows that a part reads to it, those that parts behind read onward."""
+        rows, p, stage = planned.part.rows(self.plan.whole(planned)), planned.part.index, planned.stage
+        come, mine, others = (values.tolist() for values in (rows.x_from(p), rows.x(p), rows.x_from(p + 1)))
+        takers = [(row in {*mine}) + 2 * (row in {*others}) for row in come]
+        size = (stage.window.width, stage.in_channels)
+        onward = None if planned.part.last else self.boundary("down_x")
+        self._deal(f"x_{i}", stage.x.width, x, own, onward, takers, size, planned.depths.turn_x)
+
+    def _y_rows(self, i, planned, y):
+        """Own rows of y among those of the parts before."""
+        part, stage, depths = planned.part, planned.stage, planned.depths
+        rows = part.rows(self.plan.whole(planned))
+        mine, all_rows = {*rows.y(part.index).tolist()}, rows.y_before(part.index + 1).tolist()
+        size = (stage.out_shape[1], stage.out_channels)
+        if not part.first:
+            sources = ((self.boundary("up_y"), depths.turn_y_before), (y, depths.turn_y))
+            y = self._gather(f"y_{i}", stage.y.width, sources, [int(row in mine) for row in all_rows], size)
+        if part.last:
+            return y
+        self.join(f"y_out_{i}", stage.y.width, y, self.boundary("down_y"))
+        return None
+
+    def _dy_rows(self, i, planned, error, own) -> None:
+        """Errors of own rows to the part, those of the parts before onward."""
+        rows, p, stage = planned.part.rows(self.plan.whole(planned)), planned.part.index, planned.stage
+        mine, come = {*rows.y(p).tolist()}, rows.y_before(p + 1).tolist()
+        size = (stage.out_shape[1], stage.out_channels)
+        takers = [1 if row in mine else 2 for row in come]
+        onward = None if planned.part.first else self.boundary("up_dy")
+        self._deal(f"dy_{i}", stage.dy.width, error, own, onward, takers, size, planned.depths.turn_dy)
+
+    def _dx_rows(self, i, planned, own, bits):
+        """Sums from behind and to the parts before; rows completed here among those completed behind."""
+        whole, part, stage, depths = self.plan.whole(planned), planned.part, planned.stage, planned.depths
+        ports, rows, size = self.stages[i], part.rows(whole), (stage.window.width, stage.in_channels)
+        if part.back_in(whole):
+            back = self._wait(f"back_{i}", bits, self.boundary("down_back"), depths.turn_back, size[1])
+            self.join(f"back_in_{i}", bits, back, (ports.back_in, own))
+        if part.back_out(whole):
+            self.join(f"back_out_{i}", bits, (ports.back_out, own), self.boundary("up_back"))
+        behind = None if part.last else self.boundary("down_dx")
+        dx = (ports.dx, own) if part.rounds_dx(whole) else behind
+        if behind is not None and part.rounds_dx(whole):
+            mine = {*rows.rounded(part.index).tolist()}
+            givers = [int(row not in mine) for row in rows.dx(part.index).tolist()]
+            sources = ((dx, depths.turn_dx), (behind, depths.turn_dx_behind))
+            dx = self._gather(f"dx_{i}", stage.dx.width, sources, givers, size)
+        if part.first:
+            return dx
+        if dx is not None:
+            self.join(f"dx_out_{i}", stage.dx.width, dx, self.boundary("up_dx"))
+        return None
+
+    def _deal(self, name, width, source, own, onward, takers, size, depth) -> None:
+        """Rows of ``source`` to ``own``, before which ``depth`` pixels may wait, and ``onward`` (None: nowhere)."""
+        layout = _row_layout(size, source, own, onward)
+        source = self._as(f"{name}_i", width, source, layout)
+        if onward is not None:
+            deal = RowDeal(lanes(layout[1], width), _row_words(size, layout), takers)
+            self.m.submodules[f"{name}_deal"] = deal
+            wiring.connect(self.m, source[0], deal.i)
+            self.join(f"{name}_onward", width, (deal.o[1], layout), onward)
+            source = (deal.o[0], layout)
+        self.join(f"{name}_own", width, self._wait(name, width, source, depth, size[1]), own)
+
+    def _gather(self, name, width, sources, givers, size):
+        """Rows of two sources, each behind so many pixels that may wait, in raster order."""
+        layout = _row_layout(size, *(source for source, _ in sources))
+        merge = RowMerge(lanes(layout[1], width), _row_words(size, layout), givers)
+        self.m.submodules[f"{name}_merge"] = merge
+        for k, (source, depth) in enumerate(sources):
+            source = self._as(f"{name}_{k}", width, source, layout)
+            wiring.connect(self.m, self._wait(f"{name}_{k}", width, source, depth, size[1])[0], merge.i[k])
+        return merge.o, layout
+
+    def _as(self, name, width, source, layout):
+        """The source in another layout."""
+        if source[1] == layout:
+            return source
+        relane = Relane(width, source[1], layout)
+        self.m.submodules[name] = relane
+        wiring.connect(self.m, source[0], relane.i)
+        return relane.o, layout
+
+    def _wait(self, name, width, source, depth, channels):
+        """A FIFO of ``depth`` pixels behind the source, if any."""
+        if not depth:
+            return source
+        fifo = Fifo(lanes(source[1][1], width), depth * _row_words((1, channels), source[1]))
+        self.m.submodules[f"{name}_turn"] = fifo
+        wiring.connect(self.m, source[0], fifo.i)
+        return fifo.o, source[1]
+
+
+def _row_words(size, layout) -> int:
+    """Words of a row of (pixels, channels)."""
+    return size[0] * size[1] // layout[0] * -(-layout[0] // layout[1])
+
+
+def _row_layout(size, *sides):
+    """The widest layout of the sides in which every pixel begins with a word."""
+    found = [layout for _, layout in (side for side in sides if side is not None) if size[1] % layout[0] == 0]
+    return max(found, key=lambda layout: layout[1])

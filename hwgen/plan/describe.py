@@ -56,6 +56,9 @@ def _boards(plan: Plan) -> list[str]:
 
 def _share(planned: StagePlan, plan: Plan) -> str:
     part = planned.part
+    if part.cut == "rows":
+        own = [turn for turn in part.deal[part.index :: part.count] if turn]
+        return f" ({part.high} of {sum(part.deal)} rows in {len(own)} turn{'s' if len(own) > 1 else ''})"
     return "" if part.cut == "whole" else f" ({part.cut.replace('_', ' ')} {part.low}..{part.high - 1})"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +16,9 @@ from .chain import chain_links, cut_layout, layout_stages, with_channel_depths
 from .cuts import Chooser, Cut, balanced_cuts
 from .foldings import DEFAULT_MULTIPLIERS, choose_foldings
 from .layout import Layout, check_layout
-from .plan import Plan, Prediction
+from .plan import Plan, Prediction, StagePlan
 from .schedule import Times, run_schedule
+from .turns import with_turn_depths
 
 __all__ = ["bottleneck", "plan_layout", "plan_network", "predict"]
 
@@ -81,10 +83,22 @@ def plan_layout(
         replace(planned, depths=stall_free_depths(planned, events)) if events.backward else planned
         for planned, events in zip(plan.stages, times.stages, strict=True)
     )
-    plan = replace(plan, stages=deep)
+    plan = replace(plan, stages=_dealt(replace(plan, stages=deep), pace))
     if cluster is not None:
         check_budgets(plan, cluster, pace)
     return replace(plan, prediction=predict(plan))
+
+
+def _dealt(plan: Plan, pace: int) -> tuple[StagePlan, ...]:
+    """The stages, those that are cut by rows with depths for what waits for its turn."""
+    found: list[StagePlan] = []
+    for i, whole in enumerate(plan.network.stages):
+        parts = [planned for planned in plan.stages if planned.stage.index == i]
+        if parts[0].part.cut == "rows":
+            trips = [2 * (L.LINK + max(link.latency for link in plan.links)) / pace for _ in parts]
+            parts = with_turn_depths(whole, parts, trips)
+        found += parts
+    return tuple(found)
 
 
 def bottleneck(plan: Plan) -> tuple[int, str]:
@@ -99,6 +113,8 @@ def bottleneck(plan: Plan) -> tuple[int, str]:
             (fold.cycles, f"{stage.name}.forward and backward" if backs else f"{stage.name}.forward")
         )
         candidates.append((stage.window.pixels_in * fold.x_words, f"{stage.name}.x"))
+        if planned.part.cut == "rows":
+            candidates += _passing(plan, planned)
         if stage.pool is not None:
             words = stage.pool.pixels_out * fold.y_words * stage.pool.positions
             candidates.append((words, f"{stage.name}.pool"))
@@ -109,6 +125,22 @@ def bottleneck(plan: Plan) -> tuple[int, str]:
             if not channel.batch:
                 candidates.append((channel.words(link.width), f"link {link.index}.{channel.kind}"))
     return max(candidates, key=lambda pair: pair[0])
+
+
+def _passing(plan: Plan, planned: StagePlan) -> list[tuple[int, str]]:
+    """Words of whole tensors that pass a part of the rows, in the layout of the link beside it."""
+    whole, name, board = plan.whole(planned), planned.stage.name, planned.board
+    x, y = whole.window.pixels_in, math.prod(whole.out_shape[:2])
+    found = []
+    for kind, link, pixels, here in (
+        ("x", board, x, planned.part.first), ("dx", board, x, planned.part.first),
+        ("y", board - 1, y, planned.part.last), ("dy", board - 1, y, planned.part.last),
+    ):  # fmt: skip
+        if here:
+            channels = (*plan.links[link].down, *plan.links[link].up)
+            words = [math.ceil(channel.run / channel.lanes) for channel in channels if channel.kind == kind]
+            found += [(pixels * each, f"{name}.{kind} of all parts") for each in words]
+    return found
 
 
 def _steady(times: Times, batch: int) -> tuple[int, int]:

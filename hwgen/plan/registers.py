@@ -142,8 +142,10 @@ def channel_names(plan: Plan, board: int = 0) -> tuple[str, ...]:
             names.append(f"{stage.name}.store")
         if stage.dx is not None:
             names.append(f"{stage.name}.back")
-            names += [f"{stage.name}.back_in"] if part.takes_back else []
-            names.append(f"{stage.name}.back_out" if part.sends_back else f"{stage.name}.dx")
+            whole = plan.whole(planned)
+            names += [f"{stage.name}.back_in"] if part.back_in(whole) else []
+            names += [f"{stage.name}.back_out"] if part.back_out(whole) else []
+            names += [f"{stage.name}.dx"] if part.rounds_dx(whole) else []
         if backs and part.takes_sums and part.last:
             names.append(f"{stage.name}.masked_out")
         if part.shares_weights and not stage.frozen:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from ..ir.window import Window2d
 from . import latency as L
 from .geometry import Geometry
+from .links import Channel
 from .plan import Plan, StagePlan
 from .repeats import Series, Watch
+from .row_schedule import backward_rows, forward_rows
 from .times import StageTimes, Times
 
 __all__ = ["StageTimes", "Times", "needed_pixels", "run_schedule", "touching_pixels"]
@@ -166,10 +168,9 @@ def _up(times: Ints, pixels: int) -> Ints:
     return times if len(times) == pixels else times[-1:]
 
 
-def _down(times: Ints, stage: _Stage, source: tuple[int, int]) -> Ints:
+def _down(times: Ints, stage: _Stage, source: tuple[int, int], pixels: int) -> Ints:
     """Pixels of a layer's errors through a Relane; where the layer above has flattened them, from its words."""
     own = (stage.planned.stage.N, stage.fold.pn)
-    pixels = len(stage.times.y[-1])
     if len(times) == pixels:
         return _through(times, source, own)
     last = np.arange(1, pixels + 1) * stage.planned.stage.out_channels - 1
@@ -252,11 +253,24 @@ class _Chain:
     def cross(self, times: Ints, link: int, kind: str) -> Ints:
         """Pixels of a channel on the other side of a link."""
         plan = self.plan.links[link]
-        (channel,) = (each for each in (*plan.down, *plan.up) if each.kind == kind)
-        cost = -(-channel.words(plan.width) // len(times))
+        cost = -(-self.channel(link, kind).words(plan.width) // len(times))
         ends = chain(times, cost, self.ends.get((link, kind), -(1 << 40)))
         self.ends[link, kind] = int(ends[-1])
         return self.watch.see((link, kind), ends, times) + L.LINK + plan.latency
+
+    def channel(self, link: int, kind: str) -> Channel:
+        """A channel of a link that carries something of a stage."""
+        plan = self.plan.links[link]
+        (channel,) = (each for each in (*plan.down, *plan.up) if each.kind == kind)
+        return channel
+
+    def in_order(self, board: int, what: str, cost: int, ready: Ints, *sources: Ints) -> Ints:
+        """What follows each other, ``cost`` cycles each, and is ready when the last of ``sources`` is."""
+        if not len(ready):
+            return ready
+        ends = chain(ready - cost, cost, self.ends.get((board, f"rows {what}"), -(1 << 40)))
+        self.ends[board, f"rows {what}"] = int(ends[-1])
+        return self.watch.see((board, f"rows {what}"), ends, *sources)
 
     def latest(self, stage: _Stage, what: str, *sources: Ints) -> Ints:
         """When all of them are there."""
@@ -265,6 +279,11 @@ class _Chain:
     def forward(self, parts: list[_Stage], x: Ints, side: tuple[int, int]) -> tuple[Ints, tuple[int, int]]:
         """Pixels of y, and their layout, from those of x where the first part stands."""
         y: Ints | None = None
+        if parts[0].planned.part.cut == "rows":
+            first = parts[0].planned
+            through = _through(x, side, (first.stage.cin, first.folding.pc))
+            y = forward_rows(self, self.plan.whole(first), parts, through)
+            return y, (parts[-1].planned.stage.N, parts[-1].fold.pn)
         for stage in parts:
             planned = stage.planned
             if not planned.part.first:
@@ -289,7 +308,10 @@ class _Chain:
     def backward(self, parts: list[_Stage], dy: Ints, side: tuple[int, int]) -> Ints | None:
         """Pixels of dx from those of the error of y where the last part stands."""
         dx: Ints | None = None
-        errors = _down(dy, parts[-1], side)
+        whole = self.plan.whole(parts[0].planned)
+        errors = _down(dy, parts[-1], side, math.prod(whole.out_shape[:2]))
+        if parts[0].planned.part.cut == "rows":
+            return backward_rows(self, whole, parts, errors)
         for stage in reversed(parts):
             planned = stage.planned
             if not planned.part.last:
@@ -338,8 +360,7 @@ class _Chain:
 
     def _cross_batch(self, first: int, last: int, link: int, kind: str) -> tuple[int, int]:
         """First and last words of a channel that crosses once a batch, on the other side."""
-        plan = self.plan.links[link]
-        (channel,) = (each for each in (*plan.down, *plan.up) if each.kind == kind)
+        plan, channel = self.plan.links[link], self.channel(link, kind)
         beats, way = channel.beats(plan.width), L.LINK + plan.latency
         return first + beats - 1 + way, max(last, first + beats * (channel.pixels - 1)) + beats - 1 + way
 
