@@ -25,6 +25,7 @@ __all__ = [
     "refolded",
     "run_direct",
     "six_layers",
+    "row_groups",
     "tall_rows",
     "two_layers",
 ]
@@ -104,18 +105,33 @@ def two_layers(rounding="nearest"):
 
 @cache
 def tall_rows(rounding="nearest", frozen=False):
-    """Three convolutions over images of more rows than columns: pads, a pool, stride and dilation, groups."""
+    """Convolutions over images of more rows than columns: pads, a pool, a stride, dilation, a short last row block."""
     layers = [
-        nn.Conv2d(2, 3, 3, padding=1, u=3, pc=1, pn=2, b=2, frozen=frozen, name="first"),
+        nn.Conv2d(1, 2, 3, padding=1, u=3, pc=1, pn=2, b=2, frozen=frozen, name="first"),
         nn.ReLU(),
         nn.MaxPool2d((2, 1)),
-        nn.Conv2d(3, 4, (3, 2), stride=(2, 1), padding=(1, 0), u=6, pc=2, pn=2, b=3, name="second"),
+        nn.Conv2d(2, 2, (3, 1), stride=(2, 1), padding=(1, 0), u=3, pc=2, pn=1, b=1, name="second"),
         nn.ReLU(),
-        nn.Conv2d(4, 4, (2, 1), dilation=(2, 1), groups=2, padding=(1, 0), u=1, pc=1, pn=1, b=1, name="third"),
+        nn.Conv2d(2, 3, (2, 2), dilation=(2, 1), padding=(1, 0), u=2, pc=1, pn=2, b=1, name="third"),
         nn.Flatten(),
-        nn.Linear(36, 3, u=1, pc=4, pn=2, name="linear"),
+        nn.Linear(9, 2, u=1, pc=3, pn=1, name="linear"),
     ]
-    return _network("tall_rows", (10, 4, 2), layers, rounding)
+    return _network("tall_rows", (10, 2, 1), layers, rounding)
+
+
+@cache
+def row_groups():
+    """A grouped convolution over rows, then a depthwise one with a pool that leaves a row over."""
+    layers = [
+        nn.Conv2d(2, 4, (2, 1), groups=2, u=2, pc=1, pn=1, b=1, name="two"),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, (3, 1), padding=(1, 0), groups=4, u=1, pc=1, pn=1, b=2, name="depthwise"),
+        nn.ReLU(),
+        nn.MaxPool2d((2, 1)),
+        nn.Flatten(),
+        nn.Linear(16, 2, u=1, pc=4, pn=2, name="linear"),
+    ]
+    return _network("row_groups", (6, 2, 2), layers, "nearest")
 
 
 @cache

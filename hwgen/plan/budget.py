@@ -71,6 +71,19 @@ def memory_bits(planned: StagePlan, batch: int) -> int:
         y_row = stage.pool.width * fold.y_words * fold.pn
         bits += y_row * (depths.pool_rows * stage.y.width + depths.pool_col_rows * stage.pool_back_bits)
         bits += depths.argmax_words * fold.pn * max(1, (stage.pool.positions - 1).bit_length())
+    return bits + _turn_bits(planned)
+
+
+def _turn_bits(planned: StagePlan) -> int:
+    """Bits of what waits for its turn in a cut by rows."""
+    stage, depths = planned.stage, planned.depths
+    bits = stage.in_channels * (
+        depths.turn_x * stage.x.width + (depths.turn_sums + depths.turn_back) * stage.col_bits
+    )
+    y = (depths.turn_y + depths.turn_y_before) * stage.y.width + depths.turn_dy * stage.dy.width
+    bits += stage.out_channels * y
+    if stage.dx is not None:
+        bits += stage.in_channels * (depths.turn_dx + depths.turn_dx_behind) * stage.dx.width
     return bits
 
 

@@ -131,7 +131,12 @@ def _backward(planned: StagePlan, whole: Stage) -> Iterator[Memory]:
     yield from _fifo("back fifo", fold.pk * stage.back_bits, L.back_latency(planned) + 4)
     if depths.col_rows:
         yield from _sums("col2im", geometry, depths.col_rows, stage.col_bits)
-    yield from _fifo("dx", pc * (whole.col_bits if part.sends_back else stage.dx.width), 2)
+    if depths.turn_sums:
+        yield from _fifo("sums of a turn", pc * whole.col_bits, depths.turn_sums * fold.x_words)
+    if part.back_out(whole):
+        yield from _fifo("back out", pc * whole.col_bits, 2)
+    if part.rounds_dx(whole):
+        yield from _fifo("dx", pc * stage.dx.width, 2)
 
 
 def _rows(name: str, geometry: Geometry, rows: int, width: int, kind: str = "auto") -> Iterator[Memory]:

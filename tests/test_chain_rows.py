@@ -1,0 +1,201 @@
+"""Rows dealt to boards change no bit: whole batches of training against the reference, without links and with them; no
+order of rows stands still, and every join broken is found."""
+
+import random
+from unittest import mock
+
+import numpy as np
+import pytest
+from chain_cases import chain_device, chain_plan
+from chain_networks import cut_plan, refolded, row_groups, run_direct, tall_rows
+from device_cases import doubled, with_depths
+from hwgen.sim.cables import CableOptions
+from hwgen.sim.run import SimOptions, simulate
+from ref_networks import random_network
+
+from hwgen.backend.verilog import emit
+from hwgen.errors import MismatchError
+from hwgen.gateware import chains, flow
+from hwgen.gateware.rows import AddRows
+from hwgen.plan.cuts import Cut, legal_axes
+from hwgen.plan.rows import row_problems
+from hwgen.target import Link
+
+WIDE = Link(gbps=100.0, encoding="none", adapter="parallel", latency=20)
+ROUGH = CableOptions(
+    latency=(0, 40), jitter=5, ber=1e-5, loss=0.02, repeat=0.02, reset_skew=500, stutter=True, clocks=True
+)
+FAST = {"gradients": False, "batches": 2}
+"""All of y, dy and dx of two batches, two free ones, and the weights behind them."""
+
+CASES = {
+    "uneven turns of the first layer, of the third on the same board": (
+        tall_rows, {}, "0r2:1,1,1,2 1 1r2:2,1 2", {"stall": 0.3},
+    ),
+    "turns of one row behind a cut by outputs": (tall_rows, {}, "0 0o1,2 1r2:1,1,1 2", {}),
+    "groups, three boards, a row left over by the pool": (row_groups, {}, "0r3:1,2,1,1 2r2:1,1 3", {}),
+}  # fmt: skip
+
+
+def check(network, arguments, text, **options):
+    result = run_direct(cut_plan(network(**arguments), text, WIDE), **FAST | options)
+    assert result["mismatched"] == 0
+    assert result["compared"] > 300
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dealt_rows_change_no_bit(name):
+    network, arguments, text, options = CASES[name]
+    check(network, arguments, text, **options)
+
+
+SOAKED = [
+    (tall_rows, {"rounding": "stochastic"}, "0r3:1,1,1,1,1 2r3:1,1,1 4r2:1,2 5"),
+    (tall_rows, {"frozen": True}, "0r2:3,2 1r2:2,1 2r3:1,1,1 4"),
+    (tall_rows, {}, "0r2:0,2,3,0 1 1 1"),
+    (tall_rows, {}, "0 0r3:1,1,1 2i1,2 3"),
+    (row_groups, {}, "0r2:2,2,1 1g1,4 2"),
+    (row_groups, {}, "0g1,2 1r2:1,1 2"),
+]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("network", "arguments", "text"), SOAKED)
+def test_more_deals(network, arguments, text):
+    check(network, arguments, text, stall=0.2, poison=True, gradients=True, evaluate=True)
+
+
+# --- Order of rows: no buffer for a turn, one word between the boards, both ends stall
+
+
+def test_no_order_of_rows_stands_still():
+    """Least depths, nothing that waits for its turn, other foldings of the parts, one word between the boards."""
+    plan = cut_plan(tall_rows(), "0 0r3:1,1,1 2 2", WIDE)
+    plan = refolded(plan, {1: {"u": 1, "pc": 1}, 2: {"pc": 1, "pn": 2}, 3: {"u": 1, "b": 2}})
+    assert all(planned.depths.turn_x == planned.depths.turn_sums == 0 for planned in plan.stages)
+    assert run_direct(plan, depth=1, stall=0.4, **FAST | {"batches": 1})["mismatched"] == 0
+
+
+@pytest.mark.soak
+def test_doubled_depths():
+    plan = with_depths(cut_plan(tall_rows(), "0r2:1,1,1,2 1 1r2:2,1 2", WIDE), doubled)
+    assert run_direct(plan, depth=64)["mismatched"] == 0
+
+
+def random_row_cuts(network, rng):
+    """One cut a stage: rows at random where they can be, else channels or none."""
+    cuts, board = [], 0
+    for stage in network.stages:
+        count, height = rng.choice([2, 2, 3]), stage.out_shape[0]
+        deal = []
+        while sum(deal) < height:
+            deal.append(min(rng.randint(0, 3), height - sum(deal)))
+        if not row_problems(stage, deal, count):
+            totals = np.cumsum([0, *(sum(deal[p::count]) for p in range(count))])
+            cuts.append(Cut(board, "rows", tuple(totals.tolist()), tuple(deal)))
+            board += count - 1
+        elif legal_axes(stage) and rng.random() < 0.3:
+            axis = rng.choice(legal_axes(stage))
+            channels = {"output_channels": stage.N, "input_channels": stage.cin, "groups": stage.groups}[axis]
+            cuts.append(Cut(board, axis, (0, rng.randint(1, channels - 1), channels)))
+            board += 1
+        else:
+            cuts.append(Cut(board))
+    return tuple(cuts) if any(cut.axis == "rows" for cut in cuts) and board < 6 else None
+
+
+def random_rows(seed):
+    """The plan of a random network whose layers are cut by rows where they can be; blocks within rows."""
+    rng, network = random.Random(seed), random_network(seed)
+    cuts = random_row_cuts(network, rng)
+    if cuts is None:
+        pytest.skip("nothing to cut by rows")
+    stages = []
+    for stage, cut in zip(network.stages, cuts, strict=True):
+        width = stage.window.out_width
+        b = max(d for d in range(1, 5) if width % d == 0) if cut.axis == "rows" else None
+        stages.append(stage.__class__(**stage.__dict__ | {"wish": stage.wish.__class__(b=b), "array": None}))
+    network = network.__class__(**network.__dict__ | {"stages": tuple(stages)})
+    boards = cuts[-1].board + cuts[-1].count
+    return chain_plan(network, boards, lambda *_: cuts, WIDE, rng.randint(1, network.in_shape[2]))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(300, 360))
+def test_random_deals(seed):
+    plan = random_rows(seed)
+    if sum(planned.fold.pk * planned.fold.pn for planned in plan.stages) > 150:
+        pytest.skip("minutes of emission")
+    if seed % 2:
+        plan = refolded(plan, {})
+    options = {"stall": 0.3 * (seed % 3), "depth": 1 + seed % 2 * 3, "extreme": seed % 4 == 3}
+    assert run_direct(plan, seed, evaluate=True, **options)["mismatched"] == 0
+
+
+# --- With links, and boards alone
+
+
+def row_chain():
+    return chain_device(cut_plan(row_groups(), "0r2:2,2,1 1 1", WIDE), emit, seed=2)
+
+
+def test_over_rough_cables():
+    wanted = SimOptions(
+        batches=1, simulator="icarus", watchdog=20_000, gradients=False, cables=ROUGH, stall=0.1
+    )
+    assert simulate(row_chain(), wanted)["mismatched"] == 0
+
+
+@pytest.mark.parametrize("board", range(2))
+def test_a_board_alone(board):
+    wanted = SimOptions(
+        batches=1, simulator="icarus", watchdog=20_000, device=board, evaluate=True, cables=ROUGH
+    )
+    assert simulate(row_chain(), wanted)["mismatched"] == 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("board", range(4))
+def test_every_board_of_a_mixed_chain_alone(board):
+    device = chain_device(cut_plan(tall_rows(), "0r2:1,1,1,2 1r2:1,1,1 2r2:2,1 3", WIDE), emit, seed=3)
+    wanted = SimOptions(batches=2, simulator="icarus", watchdog=20_000, device=board, evaluate=True)
+    assert simulate(device, wanted)["mismatched"] == 0
+
+
+# --- Sabotage
+
+
+class Forgets(AddRows):
+    """Leaves out lane 0 of what comes from the other board."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        if "back" in self.signature.members:
+            with m.If(self.own.valid & self.own.ready & self.back.valid & self.back.ready):
+                m.d.sync += self.done.payload[0].eq(self.own.payload[0])
+        return m
+
+
+DEAL, GATHER = flow.Flow._deal, flow.Flow._gather
+
+
+def wrong_deal(self, name, width, source, own, onward, takers, *rest):
+    DEAL(self, name, width, source, own, onward, [3 - t if t < 3 else 3 for t in takers], *rest)
+
+
+def wrong_gather(self, name, width, sources, givers, size):
+    return GATHER(self, name, width, sources[::-1], givers, size)
+
+
+SABOTAGE = {
+    "sums of a row that two boards share": (chains, "AddRows", Forgets, r"depthwise@0\.dx|two\.dy"),
+    "rows put together": (flow.Flow, "_gather", wrong_gather, r"result\.\w+|linear\.\w+|depthwise@\d\.\w+"),
+}
+
+
+@pytest.mark.parametrize("join", SABOTAGE)
+def test_a_broken_join_is_found(join):
+    owner, name, broken, tensor = SABOTAGE[join]
+    plan = cut_plan(row_groups(), "0 0r2:1,1 1", WIDE)
+    with mock.patch.object(owner, name, broken), pytest.raises(MismatchError, match=f"^({tensor}): "):
+        run_direct(plan, **FAST | {"batches": 1})
