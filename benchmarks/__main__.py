@@ -22,6 +22,7 @@ NAMES = (
     "links",
     "chain",
     "link_cost",
+    "logic",
 )
 """One module bench_NAME each, with ``run() -> dict``."""
 

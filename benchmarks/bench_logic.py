@@ -1,0 +1,283 @@
+"""Look-up tables and flip-flops of stages, tiles and boards in Yosys, and the fit of hwgen.plan.logic to them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from hwgen import Cluster, Formats, Link, Model, nn
+from hwgen.backend.convert import convert
+from hwgen.backend.verilog import emit
+from hwgen.frontend.loader import load_source
+from hwgen.gateware.stage import array_shape
+from hwgen.gateware.tile import Tile
+from hwgen.plan import logic
+from hwgen.plan.plan import Plan
+from hwgen.plan.planner import plan_network
+
+from .command import EXAMPLES
+
+__all__ = ["CASES", "fit", "plan_of", "run"]
+
+PASSES = "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf"
+JOBS = 2
+LINK_COST = Path(__file__).parent / "results" / "link_cost.json"
+TIMEOUT = 900
+MEMORY_LUTS = {
+    "RAM32X1D": 2,
+    "RAM32M": 4,
+    "RAM64X1D": 2,
+    "RAM64M": 4,
+    "RAM128X1D": 4,
+    "SRL16E": 1,
+    "SRLC32E": 1,
+}
+LUTS = re.compile(r"LUT[1-6]")
+FLIP_FLOPS = re.compile(r"FD[CPRS]E(_1)?")
+_SYNTHESIS = f"""
+import sys
+from pyosys import libyosys
+design = libyosys.Design()
+top, stat, source, *boxes = sys.argv[1:]
+for box in boxes:
+    libyosys.run_pass("read_verilog -lib " + box, design)
+libyosys.run_pass("read_verilog " + source, design)
+libyosys.run_pass("rename -hide", design)  # names of the emitter's Yosys clash with those that ABC makes
+libyosys.run_pass("{PASSES} -top " + top, design)
+libyosys.run_pass("tee -q -o " + stat + " stat", design)
+"""
+
+# The second layer of three: kernel, channels in and out, side of the map, (u, pc, Pn, b), and what else is special.
+CASES: tuple[tuple[int, int, int, int, tuple[int, int, int, int], dict[str, Any]], ...] = (
+    (3, 4, 4, 12, (9, 1, 1, 1), {}),
+    (3, 4, 8, 12, (9, 1, 3, 4), {}),
+    (3, 8, 8, 14, (3, 2, 2, 2), {"pool": 2}),
+    (3, 8, 8, 28, (1, 4, 4, 4), {}),
+    (3, 16, 8, 14, (1, 8, 2, 2), {"pool": 2}),
+    (3, 6, 6, 15, (3, 3, 1, 1), {"stride": 2}),
+    (3, 8, 8, 12, (1, 2, 2, 1), {"width": 8}),
+    (3, 4, 4, 12, (9, 1, 2, 2), {"width": 12}),
+    (1, 16, 16, 10, (1, 4, 4, 4), {}),
+    (5, 4, 8, 12, (5, 1, 2, 2), {"groups": 2}),
+    (3, 6, 6, 9, (1, 3, 3, 3), {"width": 18}),
+    (3, 32, 32, 14, (1, 4, 2, 4), {}),
+    (3, 32, 32, 14, (1, 2, 6, 2), {"pool": 2, "batch": 64}),
+    (1, 32, 16, 1, (1, 4, 4, 1), {}),
+    (1, 64, 8, 1, (1, 8, 1, 1), {"width": 8}),
+    (3, 3, 16, 24, (3, 3, 2, 4), {"first": True}),
+    (3, 3, 16, 24, (1, 3, 4, 2), {"first": True, "pool": 2}),
+    (3, 8, 8, 12, (1, 1, 1, 1), {}),
+    (3, 8, 8, 12, (1, 6, 1, 8), {}),
+    (3, 8, 8, 12, (1, 1, 6, 8), {}),
+)
+
+
+def plan_of(case: tuple[Any, ...]) -> tuple[Plan, int]:
+    """The plan of a case's network, and the number of its stage under test."""
+    kernel, before, after, side, (u, pc, pn, b), special = case
+    width = special.get("width", 16)
+    options = {"u": u, "pc": pc, "pn": pn, "b": b}
+    layers: list[Any] = [] if special.get("first") else [nn.Conv2d(1, before, 1, array=(1, 1)), nn.ReLU()]
+    if side == 1:
+        layers = [
+            nn.Linear(4, before, array=(1, 1)),
+            nn.ReLU(),
+            nn.Linear(before, after, **options),
+            nn.ReLU(),
+        ]
+        rest, shape = after, (4,)
+    else:
+        stride, groups = special.get("stride", 1), special.get("groups", 1)
+        layers += [nn.Conv2d(before, after, kernel, stride, kernel // 2, groups=groups, **options), nn.ReLU()]
+        rest = -(-side // stride)
+        if special.get("pool"):
+            layers.append(nn.MaxPool2d(2))
+            rest //= 2
+        rest, shape = rest * rest * after, (side, side, before if special.get("first") else 1)
+        layers.append(nn.Flatten())
+    layers.append(nn.Linear(rest, 2, array=(1, 1)))
+    formats = Formats(activation=width, weight=width, error=width, master=min(32, 2 * width))
+    model = Model(
+        input=shape, layers=layers, optimizer=nn.SGD(batch=special.get("batch", 8)), formats=formats
+    )
+    return plan_network(model.network()), 0 if special.get("first") else 1
+
+
+def _synthesise(folder: Path, top: str, boxes: tuple[str, ...] = ()) -> dict[str, int]:
+    """Cells of a module by type, the modules ``boxes`` left out."""
+    stat = folder / f"{top}.txt"
+    files = [str(folder / f"{name}.v") for name in (top, *boxes)]
+    command = [sys.executable, "-c", _SYNTHESIS, top, str(stat), *files]
+    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT)
+    text = stat.read_text()
+    last = text[text.rindex("===") :]
+    return {name: int(count) for count, name in re.findall(r"^ +(\d+) +([A-Z]\w+)$", last, re.MULTILINE)}
+
+
+def _cost(cells: dict[str, int]) -> dict[str, Any]:
+    """Logic apart from memories, which hwgen.plan.blocks counts."""
+    return {
+        "lut": sum(n for cell, n in cells.items() if LUTS.fullmatch(cell)),
+        "ff": sum(n for cell, n in cells.items() if FLIP_FLOPS.fullmatch(cell)),
+        "lut_ram": sum(n * MEMORY_LUTS.get(cell, 0) for cell, n in cells.items()),
+        "dsp": cells.get("DSP48E1", 0),
+    }
+
+
+def _names(files: dict[str, str]) -> list[str]:
+    return [Path(path).stem for path in files]
+
+
+def _cases() -> list[dict[str, Any]]:
+    names = ("kernel", "in_channels", "out_channels", "side", "folding")
+    return [{**dict(zip(names, case[:5], strict=True)), **case[5]} for case in CASES]
+
+
+def _measure(folder: Path, top: str, boxes: tuple[str, ...] = (), **about: Any) -> dict[str, Any]:
+    start = time.monotonic()
+    row = {**about, **_cost(_synthesise(folder, top, boxes)), "seconds": round(time.monotonic() - start, 1)}
+    print(row, file=sys.stderr, flush=True)
+    return row
+
+
+def _of_case(number: int) -> list[dict[str, Any]]:
+    """Rows of a case: its tile, the same without masters, and its stage without tiles."""
+    plan, index = plan_of(CASES[number])
+    planned = plan.stages[index]
+    with tempfile.TemporaryDirectory(prefix="hwgen-logic-") as name:
+        folder = Path(name)
+        files = emit(plan)
+        stage = [name for name in _names(files) if name.startswith("hwgen_stage")][index]
+        text = files[f"verilog/{stage}.v"]
+        (tile,) = [name for name in _names(files) if name.startswith("hwgen_tile") and f"{name} " in text]
+        shape = replace(array_shape(plan.network, planned), in_place=False)
+        files["verilog/bare_tile.v"] = convert(Tile(shape, *planned.tile), "bare_tile")
+        for path, text in files.items():
+            (folder / Path(path).name).write_text(text)
+        return [
+            _measure(folder, tile, case=number, kind="tile", master="here"),
+            _measure(folder, "bare_tile", case=number, kind="tile", master="memory"),
+            _measure(folder, stage, (tile,), case=number, kind="stage", master="here"),
+        ]
+
+
+def _fixed() -> list[dict[str, Any]]:
+    """Rows of what a board has beside stages and link ends, with the loss and without."""
+    rows = []
+    for boards, classes in ((1, 2), (1, 10), (2, 10)):
+        layers = [nn.Linear(8, 8, array=(1, 1)), nn.ReLU(), nn.Linear(8, classes, array=(1, 1))]
+        cluster = Cluster.chain("vc709", 2, link=Link()) if boards == 2 else None
+        plan = plan_network(Model(input=(8,), layers=layers).network(), cluster=cluster)
+        with tempfile.TemporaryDirectory(prefix="hwgen-logic-") as name:
+            folder = Path(name)
+            files = emit(plan)
+            for path, text in files.items():
+                (folder / Path(path).name).write_text(text)
+            tops = [n for n in _names(files) if not n.startswith(("hwgen_stage", "hwgen_tile", "hwgen_link"))]
+            boxes = tuple(n for n in _names(files) if n.startswith(("hwgen_stage", "hwgen_link")))
+            for board, top in enumerate(tops):
+                used = tuple(box for box in boxes if f"{box} " in files[f"verilog/{top}.v"])
+                loss = board == boards - 1
+                about = {"kind": "fixed", "boards": boards, "classes": classes, "loss": loss}
+                rows.append(_measure(folder, top, used, **about))
+    return rows
+
+
+def _links() -> list[dict[str, Any]]:
+    """Rows of link ends: those that bench_link_cost measured."""
+    rows = []
+    for row in json.loads(LINK_COST.read_text())["rows"]:
+        if row["family"] != "xc7":
+            continue
+        channels = 10
+        if row["channels"] == "digits":
+            network = load_source(EXAMPLES / "digits.py").network
+            link = plan_network(network, cluster=Cluster.chain("vc709", 3)).links[0]
+            channels = len(link.down) + len(link.up)
+        cost = {"lut": row["lut"] - row["lut_ram"], "ff": row["ff"], "lut_ram": row["lut_ram"]}
+        rows.append({"kind": "link", "width": row["width"], "channels": channels, **cost})
+    return rows
+
+
+def _features(row: dict[str, Any]) -> dict[str, float]:
+    if row["kind"] == "link":
+        return logic.link_features(row["width"], row["channels"])
+    plan, index = plan_of(CASES[row["case"]])
+    planned = plan.stages[index]
+    planned = replace(planned, storage=replace(planned.storage, master=row["master"]))
+    make = logic.tile_features if row["kind"] == "tile" else logic.stage_features
+    return make(planned, plan.network)
+
+
+def _solve(matrix: Any, values: Any) -> Any:
+    """Coefficients, none negative, of the least sum of squared relative errors."""
+    return nnls(matrix / values[:, None], np.ones(len(values)))[0]
+
+
+def _spread(errors: Any) -> dict[str, float]:
+    return {
+        "rms": round(float(np.sqrt(np.mean(errors**2))), 3),
+        "least": round(float(errors.min()), 3),
+        "most": round(float(errors.max()), 3),
+    }
+
+
+def fit(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Coefficients of hwgen.plan.logic, and relative errors: of the fit, and of rows that it had not seen."""
+    found: dict[str, Any] = {"fixed": {"lut": {}, "ff": {}}}
+    errors: dict[str, Any] = {}
+    for kind in ("tile", "stage", "link"):
+        own = [row for row in rows if row["kind"] == kind]
+        features = [_features(row) for row in own]
+        matrix = np.array([list(each.values()) for each in features], dtype=float)
+        found[kind], errors[kind] = {}, {}
+        for what in ("lut", "ff"):
+            values = np.array([row[what] for row in own], dtype=float)
+            solved = _solve(matrix, values)
+            found[kind][what] = {
+                name: float(f"{value:.4g}") for name, value in zip(features[0], solved, strict=True)
+            }
+            errors[kind][what] = {"fit": _spread(matrix @ solved / values - 1)}
+            if kind != "link":
+                unseen = [
+                    matrix[k] @ _solve(np.delete(matrix, k, 0), np.delete(values, k)) / values[k] - 1
+                    for k in range(len(own))
+                ]
+                errors[kind][what]["unseen"] = _spread(np.array(unseen))
+    for row in rows:
+        if row["kind"] == "fixed":
+            kind = "with loss" if row["loss"] else "without loss"
+            for what in ("lut", "ff"):
+                found["fixed"][what][kind] = max(found["fixed"][what].get(kind, 0), row[what])
+    return found, errors
+
+
+def run() -> dict[str, Any]:
+    """Costs of all cases, the fit, and its relative errors."""
+    with ThreadPoolExecutor(JOBS) as pool:
+        rows = [row for found in pool.map(_of_case, range(len(CASES))) for row in found]
+    rows += [*_fixed(), *_links()]
+    coefficients, errors = fit(rows)
+    for row in rows:
+        if row["kind"] in ("tile", "stage"):
+            row["features"] = _features(row)
+    return {
+        "yosys": importlib.metadata.version("pyosys"),
+        "passes": PASSES,
+        "cases": _cases(),
+        "rows": rows,
+        "coefficients": coefficients,
+        "errors": errors,
+    }
