@@ -40,6 +40,7 @@ class Bench:
         self.dw = np.zeros_like(self.master)
         self.rate, self.key, self.checked = int(self.rng.integers(0, 32)), 0, 0
         self.saturated = self.zeros = 0
+        self.bubbles = 0.15
 
     def ints(self, width, size):
         low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
@@ -70,40 +71,48 @@ class Bench:
         await ctx.tick().repeat(self.array.settle)
 
     async def visits(self, ctx, visits):
-        """Visits [(address, pixels)], with bubbles; forward and backward at once; sums checked at their
-        latency."""
-        a, shape, rng = self.array, self.shape, self.rng
+        """Visits [(address, pixels)] of forward and of backward, each with bubbles of its own; sums checked at their
+        latency. Where both take turns at the weights, visits begin when it is their turn."""
+        a = self.array
         expected_f, expected_b, cycle = {}, {}, 0
         ops = [(address, k == 0, k == n - 1) for address, n in visits for k in range(n)]
-        while ops or cycle <= max([*expected_f, *expected_b, 0]):
-            bubble = rng.random() < 0.2 or not ops
+        forward, backward = list(ops), list(ops)
+        while forward or backward or cycle <= max([*expected_f, *expected_b, 0]):
             ctx.set(a.f_load, 0)
             ctx.set(a.b_control, {})
-            if not bubble:
-                address, first, last = ops.pop(0)
-                x, xs, dy = (
-                    self.ints(shape.x, self.pk),
-                    self.ints(shape.x, self.pk),
-                    self.ints(shape.dy, self.pn),
-                )
-                ctx.set(a.f_load, int(first))
-                ctx.set(a.f_address, address)
-                ctx.set(a.f_x, x.tolist())
-                ctx.set(a.b_x, xs.tolist())
-                ctx.set(a.b_dy, dy.tolist())
-                ctx.set(a.b_control, {"op": 1, "first": int(first), "last": int(last), "address": address})
-                expected_f[cycle + a.forward_latency] = x @ self.weight[:, :, address]
-                expected_b[cycle + a.backward_latency] = self.weight[:, :, address] @ dy
-                self.dw[:, :, address] += np.outer(xs, dy)
+            if self.goes(forward, cycle):
+                expected_f[cycle + a.forward_latency] = self.forward_op(ctx, *forward.pop(0))
+            if self.goes(backward, cycle - 1):
+                expected_b[cycle + a.backward_latency] = self.backward_op(ctx, *backward.pop(0))
             if cycle in expected_f:
                 assert [ctx.get(a.f_sum[j]) for j in range(self.pn)] == expected_f[cycle].tolist()
                 self.checked += 1
-            if shape.backward and cycle in expected_b:
+            if self.shape.backward and cycle in expected_b:
                 assert [ctx.get(a.b_sum[i]) for i in range(self.pk)] == expected_b[cycle].tolist()
                 self.checked += 1
             await ctx.tick()
             cycle += 1
         await ctx.tick().repeat(a.settle)
+
+    def goes(self, ops, cycle):
+        """Whether the next op comes in a cycle of its side."""
+        turn = not ops or not ops[0][1] or cycle % self.shape.period == 0
+        return ops and turn and self.rng.random() > self.bubbles
+
+    def forward_op(self, ctx, address, first, last):
+        a, x = self.array, self.ints(self.shape.x, self.pk)
+        ctx.set(a.f_load, int(first))
+        ctx.set(a.f_address, address)
+        ctx.set(a.f_x, x.tolist())
+        return x @ self.weight[:, :, address]
+
+    def backward_op(self, ctx, address, first, last):
+        a, xs, dy = self.array, self.ints(self.shape.x, self.pk), self.ints(self.shape.dy, self.pn)
+        ctx.set(a.b_x, xs.tolist())
+        ctx.set(a.b_dy, dy.tolist())
+        ctx.set(a.b_control, {"op": 1, "first": int(first), "last": int(last), "address": address})
+        self.dw[:, :, address] += np.outer(xs, dy)
+        return self.weight[:, :, address] @ dy
 
     async def update(self, ctx):
         a, shape = self.array, self.shape
@@ -334,3 +343,91 @@ def test_loaded_weights_clear_their_sums(pk, pn, tile, depth):
             await bench.peeks(ctx)
 
     bench.run(body)
+
+
+COLUMNS = [
+    (1, 1, (1, 1), 1, {}),
+    (3, 2, (3, 1), 2, {"columns": True}),
+    (4, 2, (2, 2), 3, {"columns": True}),
+    (4, 2, (2, 2), 4, {"columns": True, "style": "block"}),
+    (2, 3, (2, 3), 1, {"columns": True, "copy": False, "period": 2}),
+    (4, 3, (4, 3), 2, {"columns": True, "copy": False, "period": 2}),
+    (2, 5, (2, 5), 3, {"columns": True, "copy": False, "period": 3}),
+    (4, 4, (2, 4), 4, {"columns": True, "copy": False, "period": 4}),
+    (2, 6, (2, 6), 5, {"columns": True, "copy": False, "period": 4}),
+    (1, 8, (1, 8), 2, {"columns": True, "copy": False, "period": 7}),
+]
+"""Arrays of which columns share memories, with and without a copy of the weights for forward."""
+
+
+@pytest.mark.parametrize(("pk", "pn", "tile", "depth", "more"), COLUMNS)
+@pytest.mark.parametrize("bubbles", [0, 0.3])
+def test_columns_share_memories(pk, pn, tile, depth, more, bubbles):
+    bench = Bench(make_shape(depth, **more), pk, pn, tile, seed=pk * pn + depth)
+    bench.bubbles = bubbles
+    period = bench.shape.period
+
+    async def body(ctx):
+        await bench.load(ctx)
+        for _ in range(2):
+            lengths = bench.rng.choice([1, period, period, period + 1], 6 * depth)
+            await bench.visits(ctx, [(k % depth, int(n)) for k, n in enumerate(lengths)])
+            await bench.peeks(ctx)
+            await bench.update(ctx)
+            await bench.peeks(ctx)
+
+    bench.run(body)
+
+
+@pytest.mark.parametrize("passes", [(False, True), (True, False), (False, False)])
+@pytest.mark.parametrize("copy", [True, False])
+def test_columns_without_all_passes(passes, copy):
+    backward, gradient = passes
+    more = {"columns": True, "copy": copy, "period": 2 if backward and not copy else 1}
+    bench = Bench(make_shape(3, backward=backward, gradient=gradient, **more), 3, 2, (3, 2), seed=1)
+
+    async def body(ctx):
+        await bench.load(ctx)
+        await bench.visits(ctx, [(k % 3, 2) for k in range(6)])
+        if gradient:
+            await bench.update(ctx)
+        else:
+            bench.dw[:] = 0
+        await bench.peek(ctx)
+
+    bench.run(body)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_columns_with_loaded_sums(copy, in_place):
+    master = {} if in_place else {"master": 5}
+    more = {"columns": True, "copy": copy, "period": 1 if copy else 2, "shared": True, "in_place": in_place}
+    bench = Bench(make_shape(4, **more, **master), 4, 3, (2, 3), seed=3)
+
+    async def body(ctx):
+        await bench.load(ctx)
+        for _ in range(2):
+            await bench.visits(ctx, [(k % 4, 2) for k in range(8)])
+            await bench.load_sums(ctx)
+            await bench.peeks(ctx)
+            if in_place:
+                await bench.update(ctx)
+            await bench.peeks(ctx)
+
+    bench.run(body)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"copy": False}, "without a copy of the weights columns share memories; give columns = True"),
+        (
+            {"copy": False, "columns": True},
+            "period = 1; forward and backward take turns in at least 2 cycles",
+        ),
+    ],
+)
+def test_shapes_that_cannot_take_turns(more, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        make_shape(3, **more)

@@ -28,7 +28,7 @@ class Array(wiring.Component):
     Every tile gets its operands through one register; forward sums of a tile column are added over Gk tiles
     and backward sums of a tile row over Gn tiles in registered binary trees.
 
-    Latency: forward ``forward_latency`` = 1 + (tk + 2) + ceil(log2 Gk), backward alike with tn, Gn; an op a
+    Latency: forward ``forward_latency`` = 1 + that of a tile + ceil(log2 Gk), backward alike with Gn; an op a
     cycle. ``settle`` cycles after the last op every dW is in its memory. ``peek_grad`` has what a peek in ``b_control``
     asked for ``peek_latency`` cycles later, ``peek_master`` 3 cycles after that, a peek a cycle.
 
@@ -77,8 +77,8 @@ class Array(wiring.Component):
             "zeros": Out(range(pk * pn + 1)),
         }
         super().__init__(members)
-        self.forward_latency = 1 + tk + 2 + tree_depth(self.gk)
-        self.backward_latency = 1 + tn + 2 + tree_depth(self.gn)
+        self.forward_latency = 1 + tk + 2 + shape.held + tree_depth(self.gk)
+        self.backward_latency = 1 + tn + 2 + shape.held + tree_depth(self.gn)
         self.settle = settle_cycles(tn)
         self.peek_latency = tn + 4
 

@@ -2,85 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 from amaranth import *
-from amaranth.hdl import MemoryData
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .arithmetic import mix32, round_shift, saturate
+from .shape import CHUNK, ArrayShape, control_layout
+from .words import Column, Load, Words
 
 __all__ = ["CHUNK", "ArrayShape", "Tile", "control_layout"]
-
-CHUNK = 17
-"""Bits of dW that one update cycle multiplies: with a sign they fill an 18-bit multiplier input (DSP48,
-MULT18X18D)."""
-
-
-@dataclass(frozen=True)
-class ArrayShape:
-    """Everything about a PE that its neighbours share: widths by type, passes that exist, the update rule.
-
-    ``psum`` and ``back`` are the widths of sums over the whole K and N; ``shift`` and ``rate`` belong to the
-    update step round(rate·dW / 2**shift), ``stochastic`` selects its rounding. ``shared``: sums of gradients can be
-    loaded, because other boards add to them. Not ``in_place``: masters lie elsewhere, a PE has their top bits only
-    (``master`` = ``w``) and gets its weights loaded.
-    """
-
-    depth: int
-    x: int
-    w: int
-    dy: int
-    master: int
-    grad: int
-    psum: int
-    back: int
-    rate: int
-    shift: int
-    backward: bool
-    gradient: bool
-    stochastic: bool = False
-    shared: bool = False
-    in_place: bool = True
-
-    @property
-    def updates(self) -> bool:
-        """PEs change their weights themselves."""
-        return self.gradient and self.in_place
-
-    @property
-    def chunks(self) -> int:
-        """Multiplications, and cycles, of one weight's update: dW in pieces of 17 bits, the top one
-        signed."""
-        return max(1, math.ceil((self.grad - 1) / CHUNK))
-
-    @property
-    def address(self) -> int:
-        """Bits of a weight address."""
-        return max(1, (self.depth - 1).bit_length())
-
-    @property
-    def addresses(self) -> int:
-        """Words to allocate; a memory of one word would have no address."""
-        return max(2, self.depth)
-
-
-def control_layout(shape: ArrayShape) -> data.StructLayout:
-    """What travels with an op of the backward side: a gradient op, an update piece, or a peek.
-
-    ``op``: dy and x are valid; ``first``/``last``: the ends of a visit to one weight word. ``update``:
-    multiply piece ``chunk`` (counting down) of dW, ``first``/``last`` piece. ``peek``: read master and dW for
-    the host. ``base`` is the logical index of the word's lane (0, 0), for stochastic rounding.
-    """
-    fields: dict[str, object] = dict.fromkeys(("op", "update", "peek", "first", "last"), 1)
-    fields["address"] = shape.address
-    fields["chunk"] = max(1, (shape.chunks - 1).bit_length())
-    if shape.stochastic:
-        fields["base"] = 32
-    return data.StructLayout(fields)
 
 
 class Tile(wiring.Component):
@@ -90,11 +20,11 @@ class Tile(wiring.Component):
     PE), column j of the backward side j cycles after column 0; the gradient multiplies with the backward
     wave. Inputs and outputs are aligned, so that tiles may be placed side by side.
 
-    Latency: forward ``tk + 2`` from f_x to f_sum, backward ``tn + 2`` from b_dy to b_sum; every cycle takes
-    an op. A word's dW is read 1 cycle after its visit's first op and written 3 cycles after the last one. An
-    update takes ``shape.chunks`` cycles a word; forward and backward must be idle meanwhile (tk, tn + 6
-    cycles around it). Model: hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step
-    (update).
+    Latency: forward ``tk + 2`` from f_x to f_sum, backward ``tn + 2`` from b_dy to b_sum, one more where both take
+    turns at the weights (:class:`hwgen.gateware.shape.ArrayShape`); every cycle takes an op. A word's dW is read
+    1 cycle after its visit's first op and written 3 cycles after the last one. An update takes ``shape.chunks`` cycles
+    a word; forward and backward must be idle meanwhile (tk, tn + 6 cycles around it), and at loads and peeks. Model:
+    hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step (update).
 
     Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
     ``b_control``, ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the
@@ -135,8 +65,8 @@ class Tile(wiring.Component):
             if shape.stochastic:
                 members |= {"key": In(32), "lane_base": In(32)}
         super().__init__(members)
-        self.forward_latency = tk + 2
-        self.backward_latency = tn + 2
+        self.forward_latency = tk + 2 + shape.held
+        self.backward_latency = tn + 2 + shape.held
 
     def elaborate(self, platform):
         m = Module()
@@ -148,46 +78,42 @@ class Tile(wiring.Component):
             stage = Signal(control_layout(shape), name=f"control_{k}")
             m.d.sync += stage.eq(control[-1])
             control.append(stage)
-        loads, addresses = [self.f_load], [self.f_address]
-        for i in range(1, tk):
-            load = Signal(name=f"load_{i}")
-            address = Signal(shape.address, name=f"address_{i}", reset_less=True)
-            m.d.sync += [load.eq(loads[-1]), address.eq(addresses[-1])]
-            loads.append(load)
-            addresses.append(address)
-
-        x_rows = [self._delay(m, self.f_x[i], i + 1, f"x_{i}")[-1] for i in range(tk)]
-        dy_columns = []
+        held = shape.held
+        x_rows = [self._delay(m, self.f_x[i], i + 1 + held, f"x_{i}")[-1] for i in range(tk)]
+        dy = []
         if shape.backward or shape.gradient:
-            dy_columns = [self._delay(m, self.b_dy[j], j + 1, f"dy_{j}")[-1] for j in range(tn)]
+            late = held if shape.backward else 0
+            dy = [self._delay(m, self.b_dy[j], j + 1 + late, f"dy_{j}") for j in range(tn)]
         x_stored = []
         if shape.gradient:
             x_stored = [self._delay(m, self.b_x[i], tn, f"xs_{i}") for i in range(tk)]
 
+        moves = self._moves(m)
+        loads = self._loads(m)
         masters, grads, saturated, zeros = [], [], [], []
         back_sums: list[Value] = [Const(0)] * tk
         forward_sums: list[Value] = [Const(0)] * tn
         for j in range(tn):
-            phase = control[j:]
+            phase, load = control[j:], loads[j]
+            column = self._masters(m, j, control, load)
+            masters.append(column.words)
+            weights = self._forward_weights(m, j, column, moves)
             for i in range(tk):
-                pe = f"{i}_{j}"
-                write, address, value, clear = self._write_port(m, phase, i, j)
-                forward_sums[j] = self._forward(
-                    m, pe, loads[i], addresses[i], x_rows[i], forward_sums[j], write, address, value
+                forward_sums[j] = self._multiply_add(
+                    m, f"forward_{i}_{j}", x_rows[i], weights[i], forward_sums[j], shape.psum
                 )
-                master, weight = self._master(m, pe, phase, write, address, value.master)
-                masters.append(master)
-                if shape.backward:
+            if shape.backward:
+                weights = self._back_weights(m, j, phase, column.words)
+                for i in range(tk):
                     back_sums[i] = self._multiply_add(
-                        m, f"back_{pe}", dy_columns[j], weight, back_sums[i], shape.back
+                        m, f"back_{i}_{j}", dy[j][-1], weights[i], back_sums[i], shape.back
                     )
-                if shape.gradient:
-                    grad, flags = self._gradient(
-                        m, pe, phase, x_stored[i][j], dy_columns[j], master, value, clear, address, (i, j)
-                    )
-                    grads.append(grad)
-                    saturated.append(flags[0])
-                    zeros.append(flags[1])
+            if shape.gradient:
+                x = [x_stored[i][j] for i in range(tk)]
+                old, flags = self._gradients(m, j, phase, x, dy[j][j], column, load)
+                grads.append(old)
+                saturated += [clipped for clipped, _ in flags]
+                zeros += [zero for _, zero in flags]
         m.d.comb += [self.f_sum[j].eq(forward_sums[j]) for j in range(tn)]
         if shape.backward:
             m.d.comb += [self.b_sum[i].eq(back_sums[i]) for i in range(tk)]
@@ -219,7 +145,7 @@ class Tile(wiring.Component):
             with m.Switch(selects[j]):
                 for i in range(self.tk):
                     with m.Case(i * self.tn + j):
-                        m.d.sync += moved.eq(words[j * self.tk + i])
+                        m.d.sync += moved.eq(words[j][i])
             word = moved
         m.d.comb += port.eq(word)
 
@@ -230,71 +156,138 @@ class Tile(wiring.Component):
         m.d.sync += [product.eq(a * b), total.eq(carry + product)]
         return total
 
-    def _memory(self, m, name, width):
-        memory = Memory(MemoryData(shape=signed(width), depth=self.shape.addresses, init=[]))
-        m.submodules[name] = memory
-        return memory
-
-    def _write_port(self, m, phase, i, j):
-        """Who writes a PE's words: the update, 5 cycles behind its last piece, or the host."""
+    def _words(self, m, name, width, transparent=False):
         shape = self.shape
-        pe = f"{i}_{j}"
-        value = _PEWrite(
-            Signal(signed(shape.master), name=f"new_master_{pe}"),
-            Signal(signed(shape.master), name=f"stepped_{pe}"),
-        )
-        chosen = self.load_select[i * self.tn + j]
-        host = chosen & ~self.load_sum if shape.shared else chosen
-        if not shape.updates:
-            m.d.comb += value.master.eq(self.load_value)
-            return host, self.load_address, value, chosen
-        updated = phase[5].update & phase[5].last
-        write = Signal(name=f"write_{pe}")
-        address = Signal(shape.address, name=f"write_address_{pe}")
-        m.d.comb += [
-            write.eq(updated | host),
-            address.eq(Mux(chosen, self.load_address, phase[5].address)),
-            value.master.eq(Mux(host, self.load_value, value.stepped)),
-        ]
-        return write, address, value, (write | chosen) if shape.shared else write
+        enables = not shape.merges
+        return Words(
+            m, name, self.tk, width, shape.addresses,
+            together=shape.columns, enables=enables, transparent=transparent, kind=shape.style,
+        )  # fmt: skip
 
-    def _forward(self, m, pe, load, address, x, carry, write, write_address, value):
+    def _top(self, words):
+        """The weights of masters."""
         shape = self.shape
-        memory = self._memory(m, f"forward_weight_{pe}", shape.w)
-        writer, reader = memory.write_port(), memory.read_port()
-        m.d.comb += [
-            writer.en.eq(write),
-            writer.addr.eq(write_address),
-            writer.data.eq(value.master >> (shape.master - shape.w)),
-            reader.en.eq(load),
-            reader.addr.eq(address),
-        ]
-        return self._multiply_add(m, f"forward_{pe}", x, reader.data, carry, shape.psum)
+        return [word[shape.master - shape.w :].as_signed() for word in words]
 
-    def _master(self, m, pe, phase, write, write_address, value):
+    def _moves(self, m):
+        """The forward op's load and address 0, 1, ... cycles later, as far as rows need them."""
         shape = self.shape
-        memory = self._memory(m, f"master_{pe}", shape.master)
-        writer, reader = memory.write_port(), memory.read_port()
+        loads, addresses = [self.f_load], [self.f_address]
+        for i in range(1, self.tk + shape.held if not (shape.copy and shape.columns) else 1):
+            load = Signal(name=f"load_{i}")
+            m.d.sync += load.eq(loads[-1])
+            loads.append(load)
+            if not shape.columns:
+                address = Signal(shape.address, name=f"address_{i}", reset_less=True)
+                m.d.sync += address.eq(addresses[-1])
+                addresses.append(address)
+        return loads, addresses
+
+    def _loads(self, m):
+        """Loads of every column. Where they merge with the column's word they are written a cycle later, once that is
+        read."""
+        shape, tk, tn = self.shape, self.tk, self.tn
+        select, address, value, reading = self.load_select, self.load_address, self.load_value, Const(0, tn)
+        if shape.merges:
+            reading = Signal(tn)
+            m.d.comb += reading.eq(Cat(Cat(select[j::tn]).any() for j in range(tn)))
+            late = Signal.like(select, name="late_select")
+            late_address = Signal.like(address, name="late_address", reset_less=True)
+            late_value = Signal.like(value, name="late_value", reset_less=True)
+            m.d.sync += [late.eq(select), late_address.eq(address), late_value.eq(value)]
+            select, address, value = late, late_address, late_value
+        loads = []
+        for j in range(tn):
+            chosen = [select[i * tn + j] for i in range(tk)]
+            some = Signal(name=f"loads_{j}")
+            m.d.comb += some.eq(Cat(chosen).any())
+            masters = [one & ~self.load_sum for one in chosen] if shape.shared else chosen
+            loads.append(Load(some, chosen, masters, address, value, reading[j]))
+        return loads
+
+    def _early(self, j):
+        """Whether a column would read for backward when it reads for forward, and so reads a cycle earlier."""
+        shape = self.shape
+        return not shape.copy and shape.backward and (j + 1) % shape.period == 0
+
+    def _masters(self, m, j, control, load):
+        """A column's masters; written by the update, 5 cycles behind its last piece, and by the host."""
+        shape, phase = self.shape, control[j:]
+        memory = self._words(m, f"master_{j}", shape.master, shape.merges and shape.depth == 1)
+        turn = control[j - 1] if self._early(j) else phase[0]
+        updated = phase[5].update & phase[5].last if shape.updates else Const(0)
         late = phase[4].peek | (phase[4].update & phase[4].last if shape.updates else 0)
-        early = phase[0].op & phase[0].first if shape.backward else Const(0)
-        m.d.comb += [
-            writer.en.eq(write),
-            writer.addr.eq(write_address),
-            writer.data.eq(value),
-            reader.en.eq(late | early),
-            reader.addr.eq(Mux(late, phase[4].address, phase[0].address)),
+        enable = late | (turn.op & turn.first if shape.backward else 0)
+        address = Mux(late, phase[4].address, turn.address)
+        if shape.merges:
+            enable, address = enable | load.reading, Mux(load.reading, self.load_address, address)
+        if not shape.copy:
+            enable, address = enable | self.f_load, Mux(self.f_load, self.f_address, address)
+        words = memory.read(enable, address)
+
+        write_address = Signal(shape.address, name=f"write_address_{j}")
+        own = Mux(load.some, load.address, phase[5].address) if shape.updates else load.address
+        m.d.comb += write_address.eq(own)
+        new = [Signal(signed(shape.master), name=f"new_master_{i}_{j}") for i in range(self.tk)]
+        stepped = [Signal(signed(shape.master), name=f"next_master_{i}_{j}") for i in range(self.tk)]
+        for i in range(self.tk):
+            value = load.value
+            if shape.merges:
+                value = Mux(load.chosen[i], value, words[i])
+            if shape.updates:
+                value = Mux(load.some if shape.merges else load.masters[i], value, stepped[i])
+            m.d.comb += new[i].eq(value)
+        enables = [updated | (load.some if shape.merges else one) for one in load.masters]
+        memory.write(enables, write_address, new)
+        clears = [updated | one for one in load.chosen]
+        return Column(words, new, stepped, enables, clears, updated | load.some, write_address)
+
+    def _forward_weights(self, m, j, column, moves):
+        """What the forward multipliers of a column take; row i a cycle after row i - 1."""
+        shape, (loads, addresses) = self.shape, moves
+        if not shape.copy:
+            return [
+                self._keep(m, f"weight_{i}_{j}", weight, i, loads[i + 1])
+                for i, weight in enumerate(self._top(column.words))
+            ]
+        memory = self._words(m, f"forward_weight_{j}", shape.w)
+        memory.write(column.enables, column.address, self._top(column.new))
+        if not shape.columns:
+            return memory.read(loads, addresses)
+        words = memory.read(self.f_load, self.f_address)
+        return [[word, *self._delay(m, word, i, f"weight_{i}_{j}")][-1] for i, word in enumerate(words)]
+
+    def _back_weights(self, m, j, phase, words):
+        """What the backward multipliers of a column take."""
+        if self.shape.copy:
+            return self._top(words)
+        load = phase[1].op & phase[1].first
+        return [
+            self._keep(m, f"back_weight_{i}_{j}", weight, int(self._early(j)), load)
+            for i, weight in enumerate(self._top(words))
         ]
-        weight = Signal(signed(shape.w), name=f"weight_{pe}")
-        m.d.comb += weight.eq(reader.data >> (shape.master - shape.w))
-        return reader.data, weight
 
-    def _gradient(self, m, pe, phase, x, dy, master, value, clear, clear_address, place):
-        """dW += x·dy over a visit; or step = round(rate·dW), master - step. Returns dW and (saturated, zero)
-        flags."""
+    def _keep(self, m, name, weight, cycles, load):
+        """A register that takes the weight of ``cycles`` cycles ago."""
+        kept = Signal(signed(self.shape.w), name=name, reset_less=True)
+        late = [weight, *self._delay(m, weight, cycles, name)][-1]
+        with m.If(load):
+            m.d.sync += kept.eq(late)
+        return kept
+
+    def _gradients(self, m, j, phase, x, dy, column, load):
+        """dW of a column; (saturated, zero) flags of each PE."""
         shape = self.shape
-        total = Signal(signed(shape.grad), name=f"grad_sum_{pe}", reset_less=True)
-        old = self._gradient_memory(m, pe, phase, total, clear, clear_address)
+        totals = [
+            Signal(signed(shape.grad), name=f"grad_sum_{i}_{j}", reset_less=True) for i in range(self.tk)
+        ]
+        old = self._gradient_memory(m, j, phase, totals, column, load)
+        flags = [self._gradient(m, i, j, phase, x[i], dy, column, old[i], totals[i]) for i in range(self.tk)]
+        return old, flags
 
+    def _gradient(self, m, i, j, phase, x, dy, column, old, total):
+        """dW += x·dy over a visit; or step = round(rate·dW), master - step. Returns (saturated, zero) flags."""
+        shape, pe = self.shape, f"{i}_{j}"
         a, b, piece = self._operands(m, pe, phase[2], x, dy, old)
         product = Signal(signed(len(a) + len(b)), name=f"grad_product_{pe}", reset_less=True)
         m.d.sync += product.eq(a * b)
@@ -302,10 +295,10 @@ class Tile(wiring.Component):
             keep = shape.depth == 1
             m.d.sync += total.eq((total if keep else Mux(phase[2].first, old, total)) + product)
         if shape.depth == 1:
-            with m.If(clear):
+            with m.If(column.clears[i]):
                 m.d.sync += total.eq(self._cleared)
         if not shape.updates:
-            return old, (Const(0), Const(0))
+            return Const(0), Const(0)
 
         scaled = Signal(signed(shape.grad + shape.rate), name=f"scaled_{pe}", reset_less=True)
         some = Signal(name=f"some_{pe}", reset_less=True)
@@ -317,15 +310,15 @@ class Tile(wiring.Component):
             m.d.sync += some.eq(Mux(phase[2].first, 0, some) | piece.any())
         with m.If(phase[3].update):
             m.d.sync += scaled.eq(Mux(phase[3].first, 0, (scaled << CHUNK)[: len(scaled)]) + product)
-        random = self._random(m, phase[2], place) if shape.stochastic else None
+        random = self._random(m, phase[2], (i, j)) if shape.stochastic else None
         with m.If(phase[4].update):
             m.d.sync += step.eq(round_shift(scaled, shape.shift, random))
         some_late = Signal(name=f"some_late_{pe}", reset_less=True)
         m.d.sync += [some_late.eq(some), was_some.eq(some_late)]
-        stepped, clipped = saturate(m, master - step, shape.master, f"stepped_{pe}")
-        m.d.comb += value.stepped.eq(stepped)
+        stepped, clipped = saturate(m, column.words[i] - step, shape.master, f"stepped_{pe}")
+        m.d.comb += column.stepped[i].eq(stepped)
         done = phase[5].update & phase[5].last
-        return old, (done & clipped, done & was_some & (step == 0))
+        return done & clipped, done & was_some & (step == 0)
 
     @property
     def _cleared(self):
@@ -351,23 +344,25 @@ class Tile(wiring.Component):
             m.d.comb += [a.eq(self.rate), b.eq(piece)]
         return a, b, piece
 
-    def _gradient_memory(self, m, pe, phase, total, clear, clear_address):
-        """dW between visits; with one word only, the sum register is its own memory."""
+    def _gradient_memory(self, m, j, phase, totals, column, load):
+        """dW between visits; with one word only, the sum registers are their own memory."""
         shape = self.shape
         if shape.depth == 1:
-            return total
-        memory = self._memory(m, f"grad_{pe}", shape.grad)
-        writer = memory.write_port()
+            return totals
         # A word may come back one op after it was left when there are but two of them: then the read meets the write.
-        reader = memory.read_port(transparent_for=[writer] if shape.depth == 2 else [])
-        m.d.comb += [
-            writer.en.eq((phase[3].op & phase[3].last) | clear),
-            writer.addr.eq(Mux(clear, clear_address, phase[3].address)),
-            writer.data.eq(Mux(clear, self._cleared, total)),
-            reader.en.eq(((phase[1].op | phase[1].update) & phase[1].first) | phase[1].peek),
-            reader.addr.eq(phase[1].address),
-        ]
-        return reader.data
+        memory = self._words(m, f"grad_{j}", shape.grad, shape.depth == 2)
+        enable = ((phase[1].op | phase[1].update) & phase[1].first) | phase[1].peek
+        address = phase[1].address
+        if shape.merges:
+            enable, address = enable | load.reading, Mux(load.reading, self.load_address, address)
+        old = memory.read(enable, address)
+        done, values = phase[3].op & phase[3].last, []
+        for clear, one, word, total in zip(column.clears, load.chosen, old, totals, strict=True):
+            value = Mux(clear, self._cleared, total)
+            values.append(Mux(load.some & ~one, word, value) if shape.merges else value)
+        enables = [done | (column.writes if shape.merges else clear) for clear in column.clears]
+        memory.write(enables, Mux(column.writes, column.address, phase[3].address), values)
+        return old
 
     def _random(self, m, phase, place):
         """``shift`` random bits for lane (i, j), two cycles after ``phase``: a hash of key + logical index.
@@ -385,11 +380,3 @@ class Tile(wiring.Component):
         if shift <= 0:
             return Const(0, 1)
         return (bits >> (32 - shift)) if shift <= 32 else (bits << (shift - 32))
-
-
-@dataclass(frozen=True)
-class _PEWrite:
-    """Values a PE's memories may take: what is written, and the updated master."""
-
-    master: Signal
-    stepped: Signal

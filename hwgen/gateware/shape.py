@@ -1,0 +1,102 @@
+"""What the PEs of an array have in common: widths, passes, memories, and the control that travels with an op."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from amaranth.lib import data
+
+__all__ = ["CHUNK", "ArrayShape", "control_layout"]
+
+CHUNK = 17
+"""Bits of dW that one update cycle multiplies: with a sign they fill an 18-bit multiplier input (DSP48,
+MULT18X18D)."""
+
+
+@dataclass(frozen=True)
+class ArrayShape:
+    """Everything about a PE that its neighbours share: widths by type, passes that exist, the update rule.
+
+    ``psum`` and ``back`` are the widths of sums over the whole K and N; ``shift`` and ``rate`` belong to the
+    update step round(rate·dW / 2**shift), ``stochastic`` selects its rounding. ``shared``: sums of gradients can be
+    loaded, because other boards add to them. Not ``in_place``: masters lie elsewhere, a PE has their top bits only
+    (``master`` = ``w``) and gets its weights loaded.
+
+    ``columns``: the PEs of a tile's column keep their words side by side in one memory of kind ``style``. ``copy``:
+    forward has weights of its own; if not, it takes turns with backward: visits of forward start at cycles that are
+    multiples of ``period``, those of backward one cycle later.
+    """
+
+    depth: int
+    x: int
+    w: int
+    dy: int
+    master: int
+    grad: int
+    psum: int
+    back: int
+    rate: int
+    shift: int
+    backward: bool
+    gradient: bool
+    stochastic: bool = False
+    shared: bool = False
+    in_place: bool = True
+    columns: bool = False
+    copy: bool = True
+    period: int = 1
+    style: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.copy and not self.columns:
+            raise ValueError("without a copy of the weights columns share memories; give columns = True")
+        if not self.copy and self.backward and self.period < 2:
+            raise ValueError(f"period = {self.period}; forward and backward take turns in at least 2 cycles")
+
+    @property
+    def held(self) -> int:
+        """Cycles that a weight waits in a register before it is used: its memory's output is the other pass's next."""
+        return 0 if self.copy else 1
+
+    @property
+    def merges(self) -> bool:
+        """A load reads the column's word and writes it back as a whole: with one write enable a word fills all bits of
+        block RAM. Loads that follow each other closely, as others' sums and weights do, have an enable a PE."""
+        return self.columns and self.in_place and not self.shared
+
+    @property
+    def updates(self) -> bool:
+        """PEs change their weights themselves."""
+        return self.gradient and self.in_place
+
+    @property
+    def chunks(self) -> int:
+        """Multiplications, and cycles, of one weight's update: dW in pieces of 17 bits, the top one
+        signed."""
+        return max(1, math.ceil((self.grad - 1) / CHUNK))
+
+    @property
+    def address(self) -> int:
+        """Bits of a weight address."""
+        return max(1, (self.depth - 1).bit_length())
+
+    @property
+    def addresses(self) -> int:
+        """Words to allocate; a memory of one word would have no address."""
+        return max(2, self.depth)
+
+
+def control_layout(shape: ArrayShape) -> data.StructLayout:
+    """What travels with an op of the backward side: a gradient op, an update piece, or a peek.
+
+    ``op``: dy and x are valid; ``first``/``last``: the ends of a visit to one weight word. ``update``:
+    multiply piece ``chunk`` (counting down) of dW, ``first``/``last`` piece. ``peek``: read master and dW for
+    the host. ``base`` is the logical index of the word's lane (0, 0), for stochastic rounding.
+    """
+    fields: dict[str, object] = dict.fromkeys(("op", "update", "peek", "first", "last"), 1)
+    fields["address"] = shape.address
+    fields["chunk"] = max(1, (shape.chunks - 1).bit_length())
+    if shape.stochastic and shape.updates:
+        fields["base"] = 32
+    return data.StructLayout(fields)
