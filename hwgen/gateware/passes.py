@@ -76,6 +76,16 @@ class _Credits(wiring.Component):
         return m
 
 
+def _turn(m, array, visit_first, cycle):
+    """Whether an op may enter: a visit begins in cycle ``cycle`` of every ``period``, where both passes take turns."""
+    period = array.shape.period
+    if period == 1:
+        return Const(1)
+    slot = Signal(range(period), name="slot")
+    m.d.sync += slot.eq(Mux(slot == period - 1, 0, slot + 1))
+    return ~visit_first | (slot == cycle)
+
+
 def _delayed(m, value, cycles, name):
     """The value ``cycles`` cycles later, and one cycle before that."""
     early = value
@@ -90,7 +100,8 @@ class ForwardPass(wiring.Component):
     """Feeds Window ops to the forward side of an array and sums over kf.
 
     Model: hwgen.ref.kernels.conv_forward (exact sums, bias included). Latency ``latency`` from an op to
-    ``o``; an op a cycle. ``i.ready`` depends on registers only.
+    ``o``; an op a cycle, but where both passes take turns at the weights, visits begin only at every ``period``-th.
+    ``i.ready`` depends on registers, and then on the op's ``visit_first``.
 
     Members: ``i`` ops {flags, x, inside} in order block, g, nf, kf, m; ``o`` sums lanes(Pn, width) in order
     block, g, nf, m; ``f_*`` to the array; ``word``/``word_enable`` ask for a bias word, ``bias`` has it one
@@ -127,17 +138,18 @@ class ForwardPass(wiring.Component):
         m.submodules.credits = credits = _Credits(self.depth)
         m.submodules.sums = sums = _Sums(self.array.pn, self.array.shape.psum, self.width, self.b)
         flags = self.i.payload.flags
-        take = Signal()
+        take, ready = Signal(), Signal()
         m.d.comb += [
-            take.eq(self.i.valid & credits.room),
-            self.i.ready.eq(credits.room),
+            ready.eq(credits.room & _turn(m, self.array, flags.visit_first, 0)),
+            take.eq(self.i.valid & ready),
+            self.i.ready.eq(ready),
             self.f_load.eq(take & flags.visit_first),
             self.f_address.eq(flags.waddr),
             self.f_x.eq(self.i.payload.x),
             credits.take.eq(take & flags.last),
             credits.give.eq(fifo.o.valid & fifo.o.ready),
             self.busy.eq(take),
-            self.blocked.eq(self.i.valid & ~credits.room),
+            self.blocked.eq(self.i.valid & ~ready),
             self.starved.eq(~self.i.valid),
         ]
         mark = Signal(FLAGS)
@@ -205,7 +217,8 @@ class BackwardPass(wiring.Component):
         ready = Signal()
         have = Signal()
         take = Signal()
-        m.d.comb += [ready.eq(room & ~self.pause), take.eq(have & ready), self.taken.eq(take)]
+        turn = _turn(m, self.array, flags.visit_first, 1)
+        m.d.comb += [ready.eq(room & ~self.pause & turn), take.eq(have & ready), self.taken.eq(take)]
         if shape.gradient:
             m.d.comb += [
                 have.eq(self.dy.valid & self.x.valid),

@@ -8,6 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..ir.stage import Network, Stage
+from ..plan.memories import shares_columns
 from ..plan.plan import StagePlan
 from ..plan.registers import SPACES, STAGE_COUNTERS
 from .array import Array, settle_cycles
@@ -48,6 +49,10 @@ def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
         gradient=not stage.frozen,
         stochastic=update.rounding == "stochastic" and not stage.frozen,
         shared=plan.part.shares_weights and not stage.frozen,
+        columns=shares_columns(plan.storage, plan.fold.depth),
+        copy=plan.storage.copy,
+        period=plan.period,
+        style=plan.storage.weights,
     )
 
 
@@ -62,7 +67,7 @@ def array_offsets(plan: StagePlan, whole: Stage) -> tuple[tuple[int, ...], ...]:
 class StageEngine(wiring.Component):
     """A :class:`hwgen.ir.stage.Stage`, or a board's part of one, under a plan.
 
-    Model: hwgen.ref.executor. Forward and backward each take ``fold.cycles`` a sample; see docs/gateware.md
+    Model: hwgen.ref.executor. Forward and backward each take ``plan.cycles`` a sample; see docs/gateware.md
     for the blocks. ``x`` and ``dy`` wait for room only; ``x`` also for the version rule.
 
     Members: streams ``x``, ``y``, ``dy``, ``dx`` (words of the layouts in docs/gateware.md; dy where anything

@@ -10,10 +10,9 @@ from amaranth.hdl import MemoryData
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
-__all__ = ["Column", "Load", "Words", "ram_style"]
+from ..plan.memories import BYTE
 
-BYTE = 9
-"""Bits of block RAM that have a write enable of their own."""
+__all__ = ["Column", "Load", "Words", "ram_style"]
 
 
 def ram_style(kind: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ def _row(planned: StagePlan, plan: Plan) -> tuple[str, ...]:
     groups = f"{stage.groups}·" if stage.groups > 1 else ""
     return (
         stage.name, _shape(stage.in_shape), _shape(stage.out_shape), f"{folding.u}·{folding.pc} × {folding.pn}",
-        str(fold.b), f"{groups}{fold.fk}·{fold.fn}", str(fold.cycles), str(fold.multipliers), f"{useful:.1%}",
+        str(fold.b), f"{groups}{fold.fk}·{fold.fn}", str(planned.cycles), str(fold.multipliers), f"{useful:.1%}",
     )  # fmt: skip
 
 

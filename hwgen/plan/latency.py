@@ -33,16 +33,21 @@ CHUNK_BITS = 17
 """Bits of dW that one multiplication of the update takes."""
 
 
+def _held(planned: StagePlan) -> int:
+    """Cycles that a weight waits where forward and backward take turns at it: ArrayShape.held."""
+    return 0 if planned.storage.copy else 1
+
+
 def sum_latency(planned: StagePlan) -> int:
     """From a forward op to the sum it completes, behind the pass's FIFO: ForwardPass.latency."""
     tk = planned.tile[0]
-    return 1 + tk + 2 + (planned.fold.pk // tk - 1).bit_length() + 2
+    return 1 + tk + 2 + _held(planned) + (planned.fold.pk // tk - 1).bit_length() + 2
 
 
 def back_latency(planned: StagePlan) -> int:
     """From a backward op to the chunk it completes: BackwardPass.latency."""
     tn = planned.tile[1]
-    return 1 + tn + 2 + (planned.fold.pn // tn - 1).bit_length() + 2
+    return 1 + tn + 2 + _held(planned) + (planned.fold.pn // tn - 1).bit_length() + 2
 
 
 def settle(planned: StagePlan) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ModelError
-from ..ir.stage import Network
+from ..ir.stage import Network, Stage
 from .fold import Folding
 from .part import WHOLE, Part
 from .rows import row_problems
 
-__all__ = ["MASTERS", "MEMORIES", "USUAL", "Layout", "Placement", "Storage", "check_layout"]
+__all__ = ["MASTERS", "MEMORIES", "USUAL", "Layout", "Placement", "Storage", "check_layout", "check_storage"]
 
 MASTERS = ("here", "memory", "up", "down")
 """Where a part's master weights are: beside the weights, in the board's external memory, on the board before (towards
@@ -50,6 +50,23 @@ class Placement:
     storage: Storage = USUAL
 
 
+def check_storage(stage: Stage, placement: Placement) -> None:
+    """Raises ModelError unless the part can keep its weights as its storage says."""
+    storage, pixels = placement.storage, min(placement.folding.b, stage.M)
+    for name, value, legal in (
+        ("master", storage.master, MASTERS),
+        ("weights", storage.weights, MEMORIES),
+        ("samples", storage.samples, MEMORIES),
+    ):
+        if value not in legal:
+            raise ModelError(f"layout: {stage.name}: {name} = {value!r}; give one of {legal}")
+    if not storage.copy and stage.dx is not None and pixels < 2:
+        raise ModelError(
+            f"layout: {stage.name}: copy = False with blocks of {pixels} pixel; forward and backward then take "
+            "turns at the weights, which needs b >= 2 and as many output pixels; keep the copy"
+        )
+
+
 Layout = tuple[Placement, ...]
 """All parts of a network in the order of the chain."""
 
@@ -68,6 +85,7 @@ def check_layout(network: Network, layout: Layout, boards: int) -> None:
                 "parts stand in a line, those of one stage on consecutive boards, and no board is empty"
             )
         board = placement.board
+        check_storage(network.stages[placement.stage], placement)
     counts = {placement.stage: placement.part.count for placement in layout}
     if expected != [(i, p) for i in range(len(network.stages)) for p in range(counts.get(i, 1))]:
         raise ModelError(

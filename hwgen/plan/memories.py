@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,10 +14,21 @@ from .layout import Storage
 from .plan import StagePlan
 from .schedule import pool_geometry
 
-__all__ = ["SHALLOW", "Memory", "memories", "shares_columns", "stage_memories", "taken_by"]
+__all__ = [
+    "BYTE",
+    "SHALLOW",
+    "Memory",
+    "memories",
+    "rows_have_enables",
+    "shares_columns",
+    "stage_memories",
+    "taken_by",
+]
 
 SHALLOW = 64
 """Weights a PE up to which its memories stay its own: look-up tables hold them, and have no width to fill."""
+BYTE = 9
+"""Bits of block RAM that have a write enable of their own."""
 REGISTER_DEPTH = 32
 """FIFOs up to this depth are read asynchronously (gateware.stream)."""
 
@@ -55,6 +67,13 @@ def shares_columns(storage: Storage, depth: int) -> bool:
     )
 
 
+def rows_have_enables(planned: StagePlan) -> bool:
+    """Whether a column's words have a write enable a row (gateware.words): sums and weights of others are loaded there
+    one a cycle. A row then begins at a whole byte of block RAM."""
+    alone = planned.storage.master == "here" and (planned.stage.frozen or not planned.part.shares_weights)
+    return shares_columns(planned.storage, planned.fold.depth) and not alone
+
+
 def memories(network: Network, planned: StagePlan) -> tuple[Memory, ...]:
     """All memories of a stage under a plan (or of a board's part of one), but for tables of constants."""
     return stage_memories(planned, network.stages[planned.stage.index], network.update.batch)
@@ -77,11 +96,14 @@ def _weights(planned: StagePlan, batch: int) -> Iterator[Memory]:
     stage, fold, storage = planned.stage, planned.fold, planned.storage
     rows = planned.tile[0] if shares_columns(storage, fold.depth) else 1
     count, words = fold.pk * fold.pn // rows, max(2, fold.depth)
-    yield Memory("master", words, rows * stage.master.width, count, kind=storage.weights)
+    widths = {"master": stage.master.width if storage.master == "here" else stage.w.width}
     if storage.copy:
-        yield Memory("forward weight", words, rows * stage.w.width, count, kind=storage.weights)
+        widths["forward weight"] = stage.w.width
     if not stage.frozen and fold.depth > 1:
-        yield Memory("grad", words, rows * stage.grad_bits(batch), count, kind=storage.weights)
+        widths["grad"] = stage.grad_bits(batch)
+    for name, width in widths.items():
+        lane = math.ceil(width / BYTE) * BYTE if rows_have_enables(planned) else width
+        yield Memory(name, words, rows * lane, count, kind=storage.weights)
 
 
 def _biases(planned: StagePlan, batch: int) -> Iterator[Memory]:

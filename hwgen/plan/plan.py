@@ -62,6 +62,19 @@ class StagePlan:
         """Derived sizes (Pk, Fk, Fn, words a pixel, ...)."""
         return Fold(self.stage, self.folding)
 
+    @property
+    def period(self) -> int:
+        """Cycles that a visit to a weight takes at least: those of a block where forward and backward take turns at one
+        memory, else 1."""
+        turns = not self.storage.copy and self.stage.dx is not None
+        return min(self.fold.b, self.stage.M) if turns else 1
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of one pass over one sample; a short last block may take as many as a whole one."""
+        fold = self.fold
+        return fold.geometry.blocks * self.period * fold.depth if self.period > 1 else fold.cycles
+
 
 @dataclass(frozen=True)
 class Prediction:

@@ -110,7 +110,7 @@ def bottleneck(plan: Plan) -> tuple[int, str]:
         stage, fold = planned.stage, planned.fold
         backs = not (stage.frozen and stage.dx is None)
         candidates.append(
-            (fold.cycles, f"{stage.name}.forward and backward" if backs else f"{stage.name}.forward")
+            (planned.cycles, f"{stage.name}.forward and backward" if backs else f"{stage.name}.forward")
         )
         candidates.append((stage.window.pixels_in * fold.x_words, f"{stage.name}.x"))
         if planned.part.cut == "rows":

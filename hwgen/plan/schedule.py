@@ -68,7 +68,7 @@ class _Stage:
         pixels = np.arange(self.geometry.M)
         self.starts = pixels[::b]
         self.sizes: Ints = np.diff(np.append(self.starts, self.geometry.M))
-        self.costs = self.sizes * (stage.groups * self.fold.fk * self.fold.fn)
+        self.costs = np.maximum(self.sizes, planned.period) * (stage.groups * self.fold.fk * self.fold.fn)
         self.offset = pixels % b
         self.needed = needed_pixels(self.geometry) - 1
         self.touching = touching_pixels(self.geometry) // b
