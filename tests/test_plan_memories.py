@@ -20,7 +20,7 @@ from hwgen.plan.memories import Memory, memories, shares_columns, taken_by
 from hwgen.plan.planner import plan_network
 from hwgen.target import Cluster
 
-MOST = 24
+MOST = 21
 """PEs of an array; the netlist of a larger one takes seconds."""
 
 

@@ -62,7 +62,9 @@ def multiplier_room(network: Network, board: Board) -> int:
 def memory_bits(planned: StagePlan, batch: int) -> int:
     """Bits of a stage's memories: weights with their copy and sums, rows, samples, masks. What it takes at least."""
     stage, fold, depths = planned.stage, planned.fold, planned.depths
-    weight = stage.w.width + stage.master.width + (0 if stage.frozen else stage.grad_bits(batch))
+    weight = stage.master.width if planned.storage.master == "here" else stage.w.width
+    weight += stage.w.width if planned.storage.copy else 0
+    weight += 0 if stage.frozen else stage.grad_bits(batch)
     x_row = stage.window.width * fold.x_words * fold.folding.pc
     rows = (depths.window_rows + depths.store_rows) * stage.x.width + depths.col_rows * stage.col_bits
     bits = fold.pk * fold.pn * fold.depth * weight + x_row * rows
