@@ -1,0 +1,111 @@
+"""The search on AlexNet's and VGG's convolutions over VC709 boards: pace, bound, share of useful multipliers."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from hwgen.frontend.loader import load_source
+from hwgen.ir.stage import Network
+from hwgen.plan.search.search import Found, Search, fewest_boards, usual_storages
+from hwgen.target import Board, Cluster, Fill, Link
+
+from .command import EXAMPLES
+
+__all__ = ["run"]
+
+NETWORKS = ("alexnet", "vgg16", "vgg19")
+BOARDS = (15, 30, 60, 83, 100, 128)
+STORAGES = {"copy, masters here": (True, "here"), "masters here": (False, "here"), "masters in memory": (False, "memory")}
+LINKS = {
+    "125 Gb/s": Link(lanes=16, gbps=8.056640625, latency=150),
+    "6 x 10 Gb/s": Link(lanes=6, gbps=10.3125, latency=150),
+}
+"""The first carries 125 Gb/s of words each way; both take more transceivers than the VC709 brings out."""
+ANCHORS = {
+    ("vgg16", "copy, masters here"): {60: 269_932, 83: 174_093, 100: 141_127, 128: 106_665},
+    ("vgg16", "masters here"): {60: 254_104, 83: 169_663, 100: 135_000, 128: 105_947},
+    ("vgg16", "masters in memory"): {60: 242_360, 83: 163_389, 100: 134_081, 128: 104_511},
+    ("alexnet", "copy, masters here"): {60: 9_126, 83: 6_591, 100: 5_577, 128: 5_070},
+}
+"""Cycles a sample that a greedy search with fractional shares and memories packed to 85 % found."""
+
+
+def board() -> Board:
+    """A VC709 of which everything but 30 % of the look-up tables may be used, with transceivers enough."""
+    found = Cluster.parse("vc709").boards[0]
+    return replace(found, fill=Fill(1.0, 1.0, 1.0, 0.7, 1.0), transceivers=40, transceiver_gbps=13.1)
+
+
+def convolutions(name: str) -> Network:
+    """A network without its classifier: what stands behind the last pool is taken as free."""
+    network = load_source(EXAMPLES / f"{name}.py").network
+    return replace(network, stages=network.stages[:-1])
+
+
+def chain(count: int, link: Link) -> Cluster:
+    """So many equal boards."""
+    return Cluster.chain(board(), count, link)
+
+
+def planned(network: Network, count: int, link: Link, copy: bool, master: str) -> tuple[Search, Found | None, float]:
+    """The plan of so many boards, and the seconds it took."""
+    begin = time.perf_counter()
+    search = Search(network, chain(count, link), usual_storages(network, copy, master), paced_by_loss=False)
+    found = search.run()
+    return search, found, time.perf_counter() - begin
+
+
+def row(network: Network, count: int, link: str, stored: str) -> dict[str, Any]:
+    """One line of the table."""
+    search, found, seconds = planned(network, count, LINKS[link], *STORAGES[stored])
+    key = {"network": network.name, "boards": count, "link": link, "storage": stored}
+    if found is None:
+        return key | {"cycles_per_sample": None, "seconds": round(seconds, 1)}
+    multiplications = sum(sum(stage.macs) for stage in network.stages)
+    dsp = sum(room.dsp for room in search.line.rooms)
+    anchor = ANCHORS.get((network.name, stored), {}).get(count) if link == "125 Gb/s" else None
+    return key | {
+        "cycles_per_sample": found.pace,
+        "useful_percent": round(100 * multiplications / (dsp * found.pace), 2),
+        "boards_used": len(found.steps),
+        "bound_cycles": found.bound.pace,
+        "bound_held_by": found.bound.held_by,
+        "gap_percent": round(100 * (found.pace / found.bound.pace - 1), 2),
+        "greedy_cycles": anchor,
+        "to_greedy": round(found.pace / anchor, 4) if anchor else None,
+        "seconds": round(seconds, 1),
+    }
+
+
+def cases() -> Iterator[tuple[str, int, str, str]]:
+    """All lines of the table."""
+    for name in NETWORKS:
+        for stored in STORAGES:
+            for count in BOARDS:
+                yield name, count, "125 Gb/s", stored
+        for count in BOARDS:
+            yield name, count, "6 x 10 Gb/s", "masters in memory"
+
+
+def run() -> dict[str, Any]:
+    """Every case, and the fewest boards that hold each network at all."""
+    networks = {name: convolutions(name) for name in NETWORKS}
+    rows = [row(networks[name], count, link, stored) for name, count, link, stored in cases()]
+    slowest = 1 << 30
+    fewest = [
+        {
+            "network": name,
+            "storage": stored,
+            "fewest_boards": fewest_boards(
+                network, board(), LINKS["125 Gb/s"], slowest, usual_storages(network, copy, master)
+            ),
+        }
+        for name, network in networks.items()
+        for stored, (copy, master) in STORAGES.items()
+    ]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"rows": rows, "fewest": fewest, "peak_megabytes": round(peak)}
