@@ -19,7 +19,11 @@ __all__ = ["run"]
 
 NETWORKS = ("alexnet", "vgg16", "vgg19")
 BOARDS = (15, 30, 60, 83, 100, 128)
-STORAGES = {"copy, masters here": (True, "here"), "masters here": (False, "here"), "masters in memory": (False, "memory")}
+STORAGES = {
+    "copy, masters here": (True, "here"),
+    "masters here": (False, "here"),
+    "masters in memory": (False, "memory"),
+}
 LINKS = {
     "125 Gb/s": Link(lanes=16, gbps=8.056640625, latency=150),
     "6 x 10 Gb/s": Link(lanes=6, gbps=10.3125, latency=150),
@@ -51,7 +55,9 @@ def chain(count: int, link: Link) -> Cluster:
     return Cluster.chain(board(), count, link)
 
 
-def planned(network: Network, count: int, link: Link, copy: bool, master: str) -> tuple[Search, Found | None, float]:
+def planned(
+    network: Network, count: int, link: Link, copy: bool, master: str
+) -> tuple[Search, Found | None, float]:
     """The plan of so many boards, and the seconds it took."""
     begin = time.perf_counter()
     search = Search(network, chain(count, link), usual_storages(network, copy, master), paced_by_loss=False)

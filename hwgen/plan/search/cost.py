@@ -23,6 +23,7 @@ __all__ = ["Line"]
 
 MOST_IMAGE_LANES = 64
 MOST_TURNS = 4
+CROSSED = 0.9
 
 
 class Line:
@@ -86,6 +87,25 @@ class Line:
             most = max(1, int(rows / (2 * layer.conv_rows)))
             found.append(max(1, min(most, max(MOST_TURNS, round(rows / TURN_ROWS)))))
         return found
+
+    def few_rows(self, pace: int, turns: Sequence[int]) -> list[list[str]]:
+        """Axes of every layer, rows only where a cut by channels is too much for the links: rows that wait for their
+        turn are samples in flight."""
+        found = []
+        for index, layer in enumerate(self.layers):
+            axes = list(layer.axes)
+            if "rows" in axes and any(
+                self._narrow(index, axis, pace, turns) for axis in axes if axis != "rows"
+            ):
+                axes.remove("rows")
+            found.append(axes)
+        return found
+
+    def _narrow(self, layer: int, axis: str, pace: int, turns: Sequence[int]) -> bool:
+        """Whether nearly all places of an axis can be crossed by the first link."""
+        places = range(1, self.layers[layer].axes[axis])
+        crossed = sum(self.crosses(0, Place(layer, axis, done), pace, turns) for done in places)
+        return crossed >= CROSSED * len(places)
 
     def allowed(self, board: int, shares: Sequence[Share]) -> bool:
         """Whether the user's pins let these shares stand on a board."""

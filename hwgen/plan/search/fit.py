@@ -75,7 +75,7 @@ def deal(room: Room, loads: Sequence[Load]) -> Dealt | None:
     rest = []
     for count, blocks, ultra, each in mems:
         moved = 0
-        if bram > room.bram or each < CHEAP * blocks:
+        if each <= left - luts and (bram > room.bram or each < CHEAP * blocks):
             moved = min(count, int((left - luts) // each))
             luts += moved * each
             bram -= moved * blocks

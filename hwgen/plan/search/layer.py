@@ -8,7 +8,6 @@ from functools import cached_property
 from ...ir.stage import Network, Stage
 from ..budget import pe_dsps
 from ..fold import legal_u
-from ..part import CUTS
 
 __all__ = ["AXES", "Layer", "Share", "ceil_div", "layers_of", "rows_read"]
 
@@ -46,7 +45,7 @@ class Layer:
         whole_windows = pool is None or (
             pool.kernel[0] == pool.stride[0] and pool.pads == (0, 0, 0, 0) and pool.dilation[0] == 1
         )
-        if "rows" in CUTS and whole_windows and stage.window.out_width % self.b == 0:
+        if whole_windows and stage.window.out_width % self.b == 0:
             found["rows"] = stage.out_shape[0]
         return {axis: extent for axis, extent in found.items() if extent > 1}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..layout import Layout, Placement
 from ..part import WHOLE, Part
@@ -36,5 +35,4 @@ def _part(shares: Sequence[Share], number: int) -> Part:
         return Part(share.axis, number, len(shares), share.low, share.high)
     turns = max(1, min(share.turns, *(each.size for each in shares)))
     deal = deal_of([each.size for each in shares], turns)
-    dealt: dict[str, Any] = {"deal": deal}
-    return Part("rows", number, len(shares), 0, share.size, **dealt)
+    return Part("rows", number, len(shares), 0, share.size, deal)

@@ -18,6 +18,8 @@ from .options import Choice, choices, sizes_of
 
 __all__ = ["Prices", "Taken", "load_of"]
 
+SHALLOW = 2048
+"""Words beyond which a memory never goes to distributed RAM."""
 DEEP = 400.0
 """LUTs a block RAM beyond which distributed RAM is no help."""
 
@@ -41,8 +43,10 @@ def load_of(device: Device, dsp: int, logic: tuple[int, int], found: Memories) -
     for _, count, depth, width in found:
         blocks = rams.taken(depth, width, "block").bram if device.bram else math.inf
         ultra = float(rams.taken(depth, width, "ultra").uram) if device.uram else math.inf
-        tables = rams.taken(depth, width, "distributed")
-        luts = float(tables.tables + tables.lut)
+        luts = math.inf
+        if depth <= SHALLOW:
+            tables = rams.taken(depth, width, "distributed")
+            luts = float(tables.tables + tables.lut)
         mems.append((count, blocks, ultra, luts))
         floor += count * blocks if luts >= DEEP * blocks and not device.uram else 0.0
     return Load(dsp, *logic, found, tuple(mems), floor)

@@ -22,7 +22,7 @@ from .walk import Costs, Step, walk
 __all__ = ["Found", "Search", "fewest_boards", "search", "usual_storages"]
 
 log = logging.getLogger(__name__)
-STEP, GROWTH = 0.004, 1.12
+STEP, GROWTH = 0.005, 1.15
 """Relative distance of the first two paces that are tried, and of each further distance to the one before."""
 MOST_PACE = 1 << 40
 FEW = 64
@@ -67,13 +67,19 @@ class Search:
         self.storages = tuple(storages)
         self.floor = self.line.least_pace(paced_by_loss)
         self.tried = 0
+        self.cluster_cut = len(cluster.boards) > 1 and any("rows" in layer.axes for layer in self.line.layers)
 
     def prices(self, pace: int, flown: Sequence[Flight]) -> Prices:
         """Prices of shares at a pace, with so many samples in flight."""
         return Prices(self.line.layers, pace, flown, self.storages)
 
-    def at(self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None) -> Found | None:
-        """The plan with the fewest boards at a pace; None if they do not reach the end."""
+    def at(
+        self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None, few_rows: bool = False
+    ) -> Found | None:
+        """The plan with the fewest boards at a pace; None if they do not reach the end.
+
+        ``few_rows``: no cut by rows where links carry one by channels.
+        """
         line, used = self.line, rooms if rooms is not None else self.line.rooms
         prices = self.prices(pace, flown)
         turns = line.turns(pace)
@@ -89,6 +95,7 @@ class Search:
             lambda board, place: line.crosses(board, place, pace, turns),
             turns,
             len(used),
+            line.few_rows(pace, turns) if few_rows else [list(layer.axes) for layer in line.layers],
             line.pinned,
         )
         self.tried += 1
@@ -109,10 +116,15 @@ class Search:
         return flights(self.line.layers, pairs, found.pace, self.line.hop, self.line.loss)
 
     def steady(self, pace: int, near: Sequence[Flight] | None = None) -> Found | None:
-        """As :meth:`at`, with as many samples in flight as the plan itself needs."""
+        """As :meth:`at`, with as many samples in flight as the plan itself needs; few cuts by rows if that works."""
+        if self.cluster_cut and (found := self._steady(pace, near, True)) is not None:
+            return found
+        return self._steady(pace, near, False)
+
+    def _steady(self, pace: int, near: Sequence[Flight] | None, few_rows: bool) -> Found | None:
         flown = list(near) if near is not None else [NOMINAL] * len(self.line.layers)
         for _ in range(ROUNDS):
-            found = self.at(pace, flown)
+            found = self.at(pace, flown, few_rows=few_rows)
             if found is None:
                 return None
             need = self.needed(found)

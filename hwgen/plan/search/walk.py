@@ -31,13 +31,14 @@ class Step:
 @dataclass(frozen=True)
 class Costs:
     """What the walk asks. ``fits(board, shares)``; ``crosses(board, place)``: the link behind the board carries it;
-    ``turns[layer]`` of a cut by rows; ``least(layer, axis)``: units that the first part must leave to the others."""
+    ``turns[layer]`` of a cut by rows; ``axes[layer]`` to cut along."""
 
     layers: Sequence[Layer]
     fits: Callable[[int, tuple[Share, ...]], bool]
     crosses: Callable[[int, Place], bool]
     turns: Sequence[int]
     boards: int
+    axes: Sequence[Sequence[str]]
     wide: bool = False
     """Keep nearer places too: with pins the furthest may be too far."""
 
@@ -74,8 +75,7 @@ def _reach(costs: Costs, board: int, start: Place) -> list[Step]:
     shares: tuple[Share, ...] = ()
     place = start
     while place.layer < len(costs.layers):
-        layer = costs.layers[place.layer]
-        axes = [place.axis] if place.done else list(layer.axes)
+        axes = [place.axis] if place.done else costs.axes[place.layer]
         for axis in axes:
             step = _inside(costs, board, start, place, shares, axis)
             if step is not None:
