@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from search_cases import fewest, least_pes, random_search
 
+from hwgen.plan.budget import dsps
+from hwgen.plan.chain import layout_stages
+from hwgen.plan.logic import estimate
 from hwgen.plan.search.bound import lower_bound
 from hwgen.plan.search.layer import Share
 from hwgen.plan.search.memory import Flight
-from hwgen.plan.search.place import deal_of
+from hwgen.plan.search.place import deal_of, layout_of
 
 SEEDS = range(200)
 PACES = (1.0, 1.6, 4.0)
@@ -111,3 +114,19 @@ def test_deal_gives_every_part_its_rows_in_equal_turns():
         deal = deal_of(sizes, turns)
         assert len(deal) == len(sizes) * turns
         assert [sum(deal[part :: len(sizes)]) for part in range(len(sizes))] == sizes
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_logic_of_a_share_is_that_of_its_plan(seed):
+    search = random_search(seed)
+    found = search.run()
+    if found is None or any("rows" in {s.axis for s in step.shares} for step in found.steps):
+        return
+    network = search.line.network
+    stages = layout_stages(network, layout_of(search.line.layers, found))
+    parts = [(board, k) for board, step in enumerate(found.steps) for k in range(len(step.shares))]
+    for planned, (board, k) in zip(stages, parts, strict=True):
+        load = found.taken[board].loads[k]
+        # The tile may be another one; nothing in the estimate grows with the number of tiles.
+        assert (load.luts, load.ffs) == pytest.approx(estimate(planned, network), abs=2)
+        assert load.dsp == dsps(planned, search.line.rooms[board].device.dsp_widths)

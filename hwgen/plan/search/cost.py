@@ -13,7 +13,7 @@ from ..budget import LINK_SHARE
 from ..chain import FRAME_WORDS
 from .fit import Load, room_of
 from .layer import TURN_ROWS, Layer, Share, ceil_div, layers_of
-from .logic import BOARD_LOGIC
+from .logic import board_base
 from .memory import Memories
 from .price import Taken, load_of
 from .traffic import words_across, words_between
@@ -52,8 +52,9 @@ class Line:
             trip = 2 * math.ceil(link.latency * self.clock / link.clock_mhz) + 4 * FRAME_WORDS
             replay = max(8 * FRAME_WORDS, 1 << (2 * link.latency + 4 * FRAME_WORDS - 1).bit_length())
             found += (("replay", 1, replay, link.width), ("received", 4, ceil_div(trip, 2), link.width))
-        luts, ffs = BOARD_LOGIC
-        return load_of(self.cluster.boards[board].device, 0, (luts, ffs), found)
+        widths = [link.width for link in self.cluster.links[max(0, board - 1) : board + 1]]
+        logic = board_base(widths, board == len(self.cluster.boards) - 1)
+        return load_of(self.cluster.boards[board].device, 0, logic, found)
 
     def least_pace(self, paced_by_loss: bool) -> int:
         """Cycles a sample below which nothing goes: all multipliers always busy; loss and image."""

@@ -29,11 +29,13 @@ def ceil_div(a: int, b: int) -> int:
 class Layer:
     """A stage of the network with what does not depend on pace and cut.
 
-    ``grad`` bits of a gradient sum, 0 for a frozen stage.
+    ``grad`` and ``bias_grad`` bits of gradient sums, 0 for a frozen stage; ``rate`` bits of the learning rate.
     """
 
     stage: Stage
     grad: int
+    bias_grad: int
+    rate: int
 
     @cached_property
     def axes(self) -> dict[str, int]:
@@ -104,8 +106,12 @@ class Share:
 
 def layers_of(network: Network) -> list[Layer]:
     """All stages of a network."""
-    batch = network.update.batch
-    return [Layer(stage, 0 if stage.frozen else stage.grad_bits(batch)) for stage in network.stages]
+    update = network.update
+    found = []
+    for stage in network.stages:
+        sums = (0, 0) if stage.frozen else (stage.grad_bits(update.batch), stage.bias_grad_bits(update.batch))
+        found.append(Layer(stage, *sums, update.lr.width))
+    return found
 
 
 def rows_read(stage: Stage, rows: int, turns: int) -> int:

@@ -1,17 +1,66 @@
-"""Look-up tables and flip-flops of a part: an estimate."""
+"""Look-up tables and flip-flops of a share, from its array alone: the estimate of plan.logic without a plan."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
+from ..layout import Storage
+from ..logic import COEFFICIENTS, board_logic, link_features
 from .layer import Layer
-from .options import Choice
+from .options import Choice, Sizes
 
-__all__ = ["BOARD_LOGIC", "part_logic"]
+__all__ = ["board_base", "part_logic"]
 
-PE_LUTS, PE_FFS = 60, 200
-STAGE_LUTS, STAGE_FFS = 3000, 4000
-BOARD_LOGIC = (4000, 6000)
+CHANNELS = 10
+"""Virtual channels of a link, both directions, where a layer is cut."""
 
 
-def part_logic(layer: Layer, choice: Choice) -> tuple[int, int]:
-    """(LUTs, flip-flops) of a part."""
-    return PE_LUTS * choice.pes + STAGE_LUTS, PE_FFS * choice.pes + STAGE_FFS
+def _weigh(kind: str, features: Mapping[str, float]) -> tuple[int, int]:
+    luts, ffs = (
+        math.ceil(sum(COEFFICIENTS[kind][what][name] * value for name, value in features.items()))
+        for what in ("lut", "ff")
+    )
+    return luts, ffs
+
+
+def part_logic(layer: Layer, sizes: Sizes, choice: Choice, storage: Storage, last: bool) -> tuple[int, int]:
+    """(LUTs, flip-flops) of a share in one of its foldings: plan.logic.estimate. ``last``: it rounds its sums."""
+    stage, (tk, tn) = layer.stage, choice.tile
+    updates = not stage.frozen and storage.master == "here"
+    tile = {
+        "tile": choice.pk // tk * (choice.pn // tn),
+        "PE": choice.pes,
+        "PE · dW bits": choice.pes * layer.grad,
+        "PE · bits of the update": choice.pes * (layer.grad + layer.rate + stage.master.width)
+        if updates
+        else 0,
+        "PE · x bits": choice.pes * stage.x.width,
+        "row · x bits": choice.pk * stage.x.width,
+        "column · dy bits": choice.pn * stage.dy.width,
+    }
+    walks = 1 + (not stage.frozen) + (stage.dx is not None)
+    row = stage.x.width * (1 + (not stage.frozen)) + (stage.col_bits if stage.dx is not None else 0)
+    column = stage.acc_bits + stage.y.width + (stage.dy.width if layer.backs else 0)
+    if stage.bias is not None and last:
+        column += stage.bias.width + (0 if stage.frozen else layer.bias_grad + layer.rate)
+    if stage.pool is not None and last:
+        column += stage.y.width + stage.pool_back_bits
+    elements = sizes.x_rows * stage.window.width * sizes.cin * sizes.groups
+    around = {
+        "stage": 1,
+        "tap · address bits": choice.folding.u * elements.bit_length() * walks,
+        "row · bits": choice.pk * row,
+        "column · bits": choice.pn * column,
+    }
+    first, second = _weigh("tile", tile), _weigh("stage", around)
+    return first[0] + second[0], first[1] + second[1]
+
+
+def board_base(widths: list[int], loss: bool) -> tuple[int, int]:
+    """(LUTs, flip-flops) of a board beside its shares, with link ends of these widths."""
+    luts, ffs = board_logic(loss)
+    for width in widths:
+        end = _weigh("link", link_features(width, CHANNELS))
+        luts, ffs = luts + end[0], ffs + end[1]
+    return luts, ffs

@@ -80,7 +80,12 @@ class Prices:
         found = []
         for choice in choices(layer, share.axis, sizes, self.pace, word):
             own = memories(layer, share.axis, sizes, choice, self.flights[share.layer], storage, last)
-            found.append((choice, load_of(device, each * choice.pes, part_logic(layer, choice), own)))
+            found.append(
+                (
+                    choice,
+                    load_of(device, each * choice.pes, part_logic(layer, sizes, choice, storage, last), own),
+                )
+            )
         return found
 
     def take(self, room: Room, shares: Sequence[Share], base: Load) -> Taken | None:
