@@ -11,8 +11,10 @@ from ..gateware.board import identity
 from ..plan.links import SIDE_DOWN, SIDE_UP, LinkPlan
 from ..plan.plan import Plan
 from .boundary import BoundaryStream, boundary_streams
-from .chain_top import CHANNEL, COUNTERS, KNOBS, channel_pins, channel_text, host_pins, outside, render
+from .chain_top import CHANNEL, COUNTERS, KNOBS, channel_pins, channel_text, host_pins, memory_knobs, outside
+from .memory_top import MODEL, memory_values, model_text
 from .ports import STREAMS, Ports, read_ports
+from .render import render
 
 __all__ = ["ALONE", "alone_files"]
 
@@ -37,7 +39,9 @@ def alone_files(
     """
     ports = read_ports(files, board_top(board), STREAMS if board == 0 else ())
     own = _closure(files, [board_top(board), *(_far(link, board)[0] for link in plan.alone(board).cables)])
-    return {**own, "alone.sv": _top(plan, board, ports, shared_clock, depth_bits), CHANNEL: channel_text()}
+    memory = {MODEL: model_text()} if memory_knobs([ports]) else {}
+    top = _top(plan, board, ports, shared_clock, depth_bits)
+    return {**own, "alone.sv": top, CHANNEL: channel_text(), **memory}
 
 
 def _closure(files: Mapping[str, str], tops: list[str]) -> dict[str, str]:
@@ -75,6 +79,7 @@ def _top(plan: Plan, board: int, ports: Ports, shared_clock: bool, depth_bits: i
         "alone.sv.j2", pins=pins, clock="clk" if shared_clock else "board_clk", clocks=clocks, cables=cables,
         depth_bits=depth_bits, channel=channel_pins(), module=ports.module, board=board,
         own=[{"inside": name, "outside": outside(name, board)} for name in host_pins(ports)],
+        **memory_values(plan, board, ports),
     )  # fmt: skip
 
 
@@ -139,7 +144,7 @@ def _pins(plan: Plan, board: int, ports: Ports, shared_clock: bool) -> list[dict
     sources, sinks = boundary_streams(plan, board)
     clocks = {"clk": 1} if shared_clock else {"board_clk": 1, "link_clk": ends}
     inputs = {**clocks, "board_rst": 1 + len(cables), "link_up": ends}
-    inputs |= {f"link_{name}": width * ends for name, width in KNOBS.items()}
+    inputs |= {f"link_{name}": width * ends for name, width in KNOBS.items()} | memory_knobs([ports])
     channels = ports.widths["channel_valid"]
     outputs = {"channel_valid": channels, "channel_ready": channels}
     outputs |= {f"link_{name}": width * ends for name, width in COUNTERS.items()} | {"link_state": 3 * ends}

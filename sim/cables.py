@@ -15,6 +15,7 @@ from .alone_top import ALONE, alone_files
 from .boundary import Recording
 from .chain_top import CHAIN, Cable, chain_files, knob
 from .layout import Words
+from .memory_top import memory_settings
 from .ports import STREAMS, Ports, read_ports
 from .surroundings import Clock, Reset, Setting, Surroundings
 
@@ -63,20 +64,28 @@ IDEAL = CableOptions()
 
 
 def chain_simulation(
-    plan: Plan, files: Mapping[str, str], options: CableOptions, seed: int
+    plan: Plan, files: Mapping[str, str], options: CableOptions, seed: int, stall: float = 0.0
 ) -> tuple[dict[str, str], Ports, Surroundings]:
-    """All Verilog, the ports of the chain's top, and its surroundings drawn from ``seed``."""
+    """All Verilog, the ports of the chain's top, and its surroundings drawn from ``seed``; ``stall`` of external
+    memories as memory_top has it."""
     rng = random.Random(seed)
     boards = [read_ports(files, board_top(k), STREAMS if k == 0 else ()) for k in plan.present]
     settings, depth_bits = _settings(plan, options, rng)
-    whole = {**files, **chain_files(boards, not options.clocks, depth_bits)}
+    whole = {**files, **chain_files(boards, not options.clocks, depth_bits, plan)}
+    ports = read_ports(whole, CHAIN)
+    settings += _memories(ports, stall, seed)
     clocks = _clocks(plan, len(boards), options, rng)
     resets = [_reset(k, k if options.clocks else 0, options, rng) for k in range(len(boards))]
-    return whole, read_ports(whole, CHAIN), Surroundings(clocks, resets, settings)
+    return whole, ports, Surroundings(clocks, resets, settings)
 
 
 def alone_simulation(
-    plan: Plan, files: Mapping[str, str], options: CableOptions, seed: int, recording: Recording
+    plan: Plan,
+    files: Mapping[str, str],
+    options: CableOptions,
+    seed: int,
+    recording: Recording,
+    stall: float = 0.0,
 ) -> tuple[dict[str, str], Ports, Surroundings]:
     """The same of the one board of ``plan`` (see Plan.alone) with its neighbours' ends, fed from ``recording``."""
     rng = random.Random(seed)
@@ -84,9 +93,15 @@ def alone_simulation(
     whole = alone_files(recording.plan, recording.board, files, not options.clocks, depth_bits)
     clocks = _clocks(plan, 1, options, rng)
     resets = [_reset(k, 0, options, rng) for k in range(1 + len(plan.cables))]
-    around = Surroundings(clocks, resets, settings, recording.samples())
     hosts = tuple(name for name in STREAMS if name != "image" or recording.board == 0)
-    return whole, read_ports(whole, ALONE, hosts), around
+    ports = read_ports(whole, ALONE, hosts)
+    settings += _memories(ports, stall, seed)
+    return whole, ports, Surroundings(clocks, resets, settings, recording.samples())
+
+
+def _memories(ports: Ports, stall: float, seed: int) -> list[Setting]:
+    """Settings of the models of external memories, if the top has any."""
+    return memory_settings(stall, seed) if "memory_seed" in ports.widths else []
 
 
 def _settings(plan: Plan, options: CableOptions, rng: random.Random) -> tuple[list[Setting], int]:

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from .. import __version__, templates
 from ..errors import BuildError
+from ..plan.plan import Plan
+from .memory_top import KNOBS as MEMORY_KNOBS
+from .memory_top import MODEL, bus_pins, memory_values, model_text
 from .ports import STREAMS, Ports
+from .render import render
 from .surroundings import Setting
 
 __all__ = [
     "CHAIN", "CHANNEL", "COUNTERS", "KNOBS", "Cable", "chain_files", "chain_top", "channel_pins", "channel_text",
-    "host_pins", "knob", "outside", "render",
+    "host_pins", "knob", "memory_knobs", "outside",
 ]  # fmt: skip
 
 CHAIN = "hwgen_chain"
@@ -65,22 +66,25 @@ def knob(name: str, direction: int, value: int, clock: int | None = None, cycle:
     return Setting(f"link_{name}", direction * width, width, value, clock, cycle)
 
 
-def chain_top(boards: Sequence[Ports], shared_clock: bool = False, depth_bits: int = 10) -> str:
+def chain_top(
+    boards: Sequence[Ports], shared_clock: bool = False, depth_bits: int = 10, plan: Plan | None = None
+) -> str:
     """SystemVerilog of module ``hwgen_chain``: ``boards`` in their order from the host, two channels a link.
 
     Ports: host streams as board 0 has them; ``board_clk``, ``board_rst`` (a bit a board), ``link_clk`` (a bit
     an end), or one ``clk`` for all instead of the clocks if ``shared_clock``; ``link_<knob>``,
     ``link_<counter>``, ``link_up``, ``link_state`` (3 bits an end, LINK_STATES);
     ``channel_valid``, ``channel_ready`` of all boards,
-    board 0 lowest; probes as ``probe_b<board>_<rest>``. 2**``depth_bits`` words fit a cable. Raises BuildError if
-    boards do not fit each other.
+    board 0 lowest; probes as ``probe_b<board>_<rest>``. 2**``depth_bits`` words fit a cable. Where a board has an
+    external memory, ``plan`` tells how large, and there are memory_top.KNOBS. Raises BuildError if boards do not fit
+    each other.
     """
     count, ends = len(boards), 2 * (len(boards) - 1)
     widths = [_width(boards[k], boards[k + 1]) for k in range(count - 1)]
     pins = _pins(boards, shared_clock, ends)
     return render(
         "chain.sv.j2", pins=pins, depth_bits=depth_bits, channel=channel_pins(),
-        boards=[_board(ports, number, count, shared_clock) for number, ports in enumerate(boards)],
+        boards=[_board(ports, number, count, shared_clock, plan) for number, ports in enumerate(boards)],
         links=[
             {
                 "number": k,
@@ -90,15 +94,6 @@ def chain_top(boards: Sequence[Ports], shared_clock: bool = False, depth_bits: i
             for k, width in enumerate(widths)
         ],
     )  # fmt: skip
-
-
-def render(template: str, **values: object) -> str:
-    """Text of a template of hwgen.templates."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(templates.__file__).parent), undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
-    return environment.get_template(template).render(version=__version__, **values)
 
 
 def channel_pins() -> list[dict[str, object]]:
@@ -114,9 +109,18 @@ def channel_text() -> str:
     return (Path(__file__).parent / "verilog" / CHANNEL).read_text()
 
 
-def chain_files(boards: Sequence[Ports], shared_clock: bool = False, depth_bits: int = 10) -> dict[str, str]:
-    """The chain's top and the model of a cable: what a simulation needs beside the boards' own files."""
-    return {"chain.sv": chain_top(boards, shared_clock, depth_bits), CHANNEL: channel_text()}
+def chain_files(
+    boards: Sequence[Ports], shared_clock: bool = False, depth_bits: int = 10, plan: Plan | None = None
+) -> dict[str, str]:
+    """The chain's top and the models of a cable and a memory: what a simulation needs beside the boards' own files."""
+    memory = {MODEL: model_text()} if memory_knobs(boards) else {}
+    return {"chain.sv": chain_top(boards, shared_clock, depth_bits, plan), CHANNEL: channel_text(), **memory}
+
+
+def memory_knobs(boards: Sequence[Ports]) -> dict[str, int]:
+    """Inputs of a top for the models of memories of its boards, and their bits."""
+    some = any(bus_pins(ports) for ports in boards)
+    return {f"memory_{name}": width for name, width in MEMORY_KNOBS.items()} if some else {}
 
 
 def _width(near: Ports, far: Ports) -> int:
@@ -152,7 +156,7 @@ def _pins(boards: Sequence[Ports], shared_clock: bool, ends: int) -> list[dict[s
     """All ports of the chain."""
     clocks = {"clk": 1} if shared_clock else {"board_clk": len(boards), "link_clk": ends}
     inputs = {**clocks, "board_rst": len(boards), "link_up": ends}
-    inputs |= {f"link_{name}": width * ends for name, width in KNOBS.items()}
+    inputs |= {f"link_{name}": width * ends for name, width in KNOBS.items()} | memory_knobs(boards)
     channels = sum(ports.widths["channel_valid"] for ports in boards)
     outputs = {"channel_valid": channels, "channel_ready": channels}
     outputs |= {f"link_{name}": width * ends for name, width in COUNTERS.items()} | {"link_state": 3 * ends}
@@ -164,7 +168,7 @@ def _pins(boards: Sequence[Ports], shared_clock: bool, ends: int) -> list[dict[s
     return [{"way": way, "name": name, "width": w} for way, some in ways for name, w in some.items()]
 
 
-def _board(ports: Ports, number: int, count: int, shared_clock: bool) -> dict[str, object]:
+def _board(ports: Ports, number: int, count: int, shared_clock: bool, plan: Plan | None) -> dict[str, object]:
     ends = [("up", 2 * number - 1)] if number else []
     ends += [("down", 2 * number)] if number < count - 1 else []
     return {
@@ -174,4 +178,5 @@ def _board(ports: Ports, number: int, count: int, shared_clock: bool) -> dict[st
         "channels": ports.widths["channel_valid"],
         "pins": [{"inside": name, "outside": outside(name, number)} for name in host_pins(ports)],
         "ends": ends,
+        "memory": memory_values(plan, number, ports) if plan is not None and bus_pins(ports) else None,
     }

@@ -130,11 +130,16 @@ def _bias(planned: StagePlan, values: Ints) -> Tensors:
 
 
 def memories(planned: StagePlan, words: StageWords, reads: Words) -> dict[str, Tensors]:
-    """The memories of a stage that were read: "weight", "bias", "dw", "db", as tensors [kh, kw, cin, Cout]
+    """The memories of a stage that were read: "weight" (of masters elsewhere also "multiplied", the weights
+    beside the multipliers), "bias", "dw", "db", as tensors [kh, kw, cin, Cout]
     and [Cout]."""
     found: dict[str, Tensors] = {}
     if words.master is not None:
-        found["weight"] = _weights(planned, signed_words(reads[words.master]))
+        kind = "weight" if words.region is None else "multiplied"
+        found[kind] = _weights(planned, signed_words(reads[words.master]))
+    if words.region is not None:
+        masters = signed_words(reads[words.region]).reshape(planned.stage.weight_shape)
+        found["weight"] = masters, np.zeros(0, dtype=np.int64)
     if words.bias is not None:
         found["bias"] = _bias(planned, signed_words(reads[words.bias]))
     if words.grad[0] is not None:

@@ -12,7 +12,7 @@ from ..data import Dataset
 from ..errors import BuildError, DataError, MismatchError, ToolError, WatchdogError
 from ..ir.initial import Parameters
 from ..plan.plan import Plan
-from ..plan.registers import DEVICE_ID, STATUS_BAD_FRAME, STATUS_BAD_LABEL
+from ..plan.registers import DEVICE_ID, STATUS_BAD_FRAME, STATUS_BAD_LABEL, STATUS_BAD_MEMORY
 from ..ref.executor import Reference
 from .boundary import boundary_streams, record
 from .cables import (
@@ -31,7 +31,8 @@ from .compare import Comparison
 from .cpp_driver import Conditions, run_cpp
 from .layout import Layout, Words
 from .measure import measure
-from .ports import Ports, read_ports
+from .memory_top import device_simulation
+from .ports import Ports
 from .program import Outcome, read_results, write_program
 from .readback import device_probes
 from .session import Session, waiting_for
@@ -134,12 +135,14 @@ def simulate(
             build.plan, options.device, build.parameters, session.images, session.labels, session.trained,
             session.evaluated,
         )  # fmt: skip
-        files, ports, around = alone_simulation(plan, files, options.cables, options.seed, recording)
+        files, ports, around = alone_simulation(
+            plan, files, options.cables, options.seed, recording, options.stall
+        )
     elif plan.links:
-        files, ports, around = chain_simulation(plan, files, options.cables, options.seed)
+        files, ports, around = chain_simulation(plan, files, options.cables, options.seed, options.stall)
     else:
         _no_cables(options.cables)
-        ports = read_ports(files)
+        files, ports, around = device_simulation(plan, files, options.stall, options.seed)
     probes = device_probes(plan, ports)
     network = plan.network
     layout = Layout(network.in_shape, 1, plan.image_lanes, network.input.width)
@@ -230,7 +233,9 @@ def _drive(
 
 
 def _refused(status: int | None, outcome: Outcome) -> None:
-    """Raises DataError if the status register tells of a bad image or label."""
+    """Raises DataError if the status register tells of a bad image or label, ToolError of a memory that failed."""
+    if status is not None and status & STATUS_BAD_MEMORY:
+        raise ToolError(f"simulation: the external memory answered with an error (status {status})")
     taken = outcome.fed - outcome.unfed
     for bit, what in (
         (STATUS_BAD_FRAME, "an image has too few or too many beats"),

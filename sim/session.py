@@ -13,6 +13,7 @@ from ..data import Dataset
 from ..errors import DataError
 from ..ir.initial import Parameters
 from ..plan.links import SIDE_DOWN, SIDE_UP
+from ..plan.memory import own_region
 from ..plan.plan import Plan
 from ..plan.registers import (
     CONTROL_HOLD,
@@ -44,10 +45,12 @@ Words = slice | None
 class StageWords:
     """Slices of ``reads.bin`` that hold one stage's memories; None where one was not read.
 
-    ``grad`` and ``bias_grad`` are (low, high) words; high is None where the low word holds the whole sum.
+    ``region`` has the masters where they are elsewhere, ``master`` then only the weights. ``grad`` and ``bias_grad``
+    are (low, high) words; high is None where the low word holds the whole sum.
     """
 
     master: Words = None
+    region: Words = None
     bias: Words = None
     grad: tuple[Words, Words] = (None, None)
     bias_grad: tuple[Words, Words] = (None, None)
@@ -160,8 +163,12 @@ class Session:
             whole, index = self.plan.whole(planned), planned.stage.index
             inputs, outputs = planned.part.weights(whole)
             weights, biases = parameters.weights[index], parameters.biases[index]
+            own = weights[:, :, inputs, outputs]
+            if self._select_region(i):
+                program.load("data", own, planned.board)
+                own = own >> (planned.stage.master.width - planned.stage.w.width)
             self._select(i, "master")
-            program.load("data", weight_image(planned.fold, weights[:, :, inputs, outputs]), planned.board)
+            program.load("data", weight_image(planned.fold, own), planned.board)
             if biases is not None and planned.stage.bias is not None:
                 self._select(i, "bias")
                 program.load("data", bias_image(planned.fold, biases[outputs]).T, planned.board)
@@ -261,6 +268,22 @@ class Session:
         self.program.write("space", self.plan.numbers[i] * 16 + SPACES[space], board)
         self.program.write("pointer", 0, board)
 
+    def _select_region(self, i: int) -> bool:
+        """Selects the masters of a part if they are elsewhere; whether they are."""
+        found = own_region(self.plan, i)
+        if found is None:
+            return False
+        region, number = found
+        self.program.write("space", len(self.plan.on(region.board)) + number << 4, region.board)
+        self.program.write("pointer", 0, region.board)
+        return True
+
+    def _read_region(self, i: int) -> Words:
+        found = own_region(self.plan, i)
+        if found is None or not self._select_region(i):
+            return None
+        return self.program.read(GLOBAL["data"].address, found[0].count, board=found[0].board)
+
     def _read(self, i: int, space: str) -> slice:
         planned = self.plan.stages[i]
         fold = planned.fold
@@ -284,7 +307,9 @@ class Session:
     def _read_memories(self) -> tuple[StageWords, ...]:
         return tuple(
             StageWords(
-                self._read(i, "master"), self._read(i, "bias") if planned.stage.bias is not None else None
+                self._read(i, "master"),
+                self._read_region(i),
+                self._read(i, "bias") if planned.stage.bias is not None else None,
             )
             for i, planned in enumerate(self.plan.stages)
         )

@@ -31,6 +31,11 @@ def counter_name(count: str) -> str:
     return count if count == "zero_updates" else f"{count}_saturated"
 
 
+def _below(planned: StagePlan) -> int:
+    """Bits of a master below those that are multiplied."""
+    return planned.stage.master.width - planned.stage.w.width
+
+
 class Verifier:
     """Walks a session beside a :class:`Reference` that starts from the same parameters.
 
@@ -160,7 +165,12 @@ class Verifier:
         for i, planned in enumerate(self.session.plan.stages):
             index = planned.stage.index
             wanted = self._part(
-                planned, {"weight": parameters.weights[index], "bias": parameters.biases[index]}
+                planned,
+                {
+                    "weight": parameters.weights[index],
+                    "multiplied": parameters.weights[index] >> _below(planned),
+                    "bias": parameters.biases[index],
+                },
             )
             for name, got in memories(planned, words[i], self.results.reads).items():
                 self._memory(f"{planned.stage.name}.{name}", where, got, wanted[name])

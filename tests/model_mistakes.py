@@ -35,7 +35,7 @@ MISTAKES = {
         lambda: conv(strides=2),
         "conv1: Conv2d has no option 'strides'; did you mean stride? it takes in_channels, out_channels, "
         "kernel_size, stride, padding, dilation, groups, bias, array, b, u, pc, pn, frozen, formats, name, device, "
-        "split, shares, turns",
+        "split, shares, turns, master",
     ),
     "unknown option of a plain layer": (
         lambda: small([nn.Conv2d(1, 4, 3), nn.ReLU(inplace=True), nn.MaxPool2d(2), *HEAD]),

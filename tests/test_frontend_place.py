@@ -116,7 +116,13 @@ MISTAKES = [
         {"divice": 1},
         "Conv2d has no option 'divice'; did you mean device? it takes in_channels, out_channels, kernel_size, "
         "stride, padding, dilation, groups, bias, array, b, u, pc, pn, frozen, formats, name, device, split, shares, "
-        "turns",
+        "turns, master",
+    ),
+    ({"master": "there"}, 'master = \'there\'; give master="here" or master="memory"'),
+    ({"master": 1}, 'master = 1; give master="here" or master="memory"'),
+    (
+        {"master": "memory", "frozen": True},
+        'master = "memory" but frozen = True: its weights never change; drop one of them',
     ),
 ]
 
@@ -225,6 +231,8 @@ def test_everything_is_reported_at_once():
         ({}, Place()),
         ({"device": None, "split": None, "shares": None}, Place()),
         ({"device": 0}, Place((0,))),
+        ({"device": 0, "master": "memory"}, Place((0,), master="memory")),
+        ({"master": "here"}, Place(master="here")),
         ({"device": [1, 2]}, Place((1, 2))),
         ({"split": "output_channels"}, Place(None, "output_channels")),
         ({"split": "rows", "device": (0, 1), "shares": (5, 2)}, Place((0, 1), "rows", (5, 2))),

@@ -11,7 +11,8 @@ from amaranth.lib.wiring import In
 from amaranth.sim import Simulator
 from test_gateware_update import make_fold
 
-from hwgen.gateware.sums import BIAS_LATENCY, GradientSums
+from hwgen.gateware.reader import BIAS_LATENCY
+from hwgen.gateware.sums import GradientSums
 from hwgen.ir.window import Window2d
 from hwgen.plan.fold import Fold, Folding
 from hwgen.plan.part import Part
@@ -215,8 +216,8 @@ def test_totals_that_come_too_early_wait():
             if ctx.get(part.grads_out.valid):
                 sent.append(ctx.get(part.grads_out.payload[0]))
             await ctx.tick()
-        assert sent[: part.ahead.weights] == bench.weights[0].reshape(-1).tolist()
-        assert sent[part.ahead.weights :] == bench.biases[0].tolist()
+        assert sent[: part.behind.weights] == bench.weights[0].reshape(-1).tolist()
+        assert sent[part.behind.weights :] == bench.biases[0].tolist()
 
     async def nothing(*_):
         pass

@@ -78,6 +78,15 @@ def test_the_tiny_plan(frozen):
     assert compare(tiny_plan(frozen=frozen)) == 2
 
 
+def test_masters_elsewhere():
+    plan = random_plan(1)
+    stages = tuple(
+        planned if planned.stage.frozen else dataclasses.replace(planned, storage=Storage(master="memory"))
+        for planned in plan.stages
+    )
+    assert compare(dataclasses.replace(plan, stages=stages)) >= 1
+
+
 def test_random_plans():
     assert sum(compare(random_plan(seed)) for seed in range(3)) >= 3
 

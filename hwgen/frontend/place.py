@@ -1,4 +1,4 @@
-"""Reading where a layer is to stand in a chain of boards: ``device=``, ``split=``, ``shares=``, ``turns=``."""
+"""Reading where a layer is to stand: ``device=``, ``split=``, ``shares=``, ``turns=`` over boards, ``master=``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from ..ir.ops import Conv2d, Linear
-from ..ir.stage import SPLITS, Place
+from ..ir.stage import MASTERS, SPLITS, Place
 from .arguments import Arguments, is_whole, spell
 
 __all__ = ["PLACE", "read_place", "refuse_place"]
 
-PLACE = ("device", "split", "shares", "turns")
+PLACE = ("device", "split", "shares", "turns", "master")
 _AXES = {"output_channels": "output channels", "input_channels": "input channels", "groups": "groups"}
 Ints = tuple[int, ...]
 
@@ -47,7 +47,7 @@ def read_place(given: Arguments, op: Conv2d | Linear, settings: Mapping[str, obj
                 f"device = {device} cuts {axis} {_AXES[split]} into {len(device)} parts; "
                 f"give at most {_count(axis)}"
             )
-    return Place(device, split, shares, turns)
+    return Place(device, split, shares, turns, _master(given, settings))
 
 
 def refuse_place(kind: str, settings: Mapping[str, object]) -> tuple[tuple[str, ...], dict[str, object]]:
@@ -62,6 +62,20 @@ def refuse_place(kind: str, settings: Mapping[str, object]) -> tuple[tuple[str, 
         f"{values} on {kind}, which stays with the layer before it: {whole}; "
         f"cut at a layer with weights, give {', '.join(asked)} to nn.Conv2d or nn.Linear",
     ), rest
+
+
+def _master(given: Arguments, settings: Mapping[str, object]) -> str | None:
+    value = settings.get("master")
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in MASTERS:
+        choice = " or ".join(f'master="{name}"' for name in MASTERS)
+        given.say(f"master = {spell(value)}; give {choice}")
+        return None
+    if value != "here" and settings.get("frozen") is True:
+        given.say(f'master = "{value}" but frozen = True: its weights never change; drop one of them')
+        return None
+    return value
 
 
 def _boards(given: Arguments, value: object) -> Ints | None:

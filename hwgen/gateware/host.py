@@ -26,13 +26,14 @@ class Host(wiring.Component):
 
     Members: ``bus``; settings out (``train``, ``hold``, ``rate``, ``batch``, ``seed``); ``stage`` (whom
     ``host`` speaks to, and whose ``counter`` is asked), ``host``, ``peeked``; ``link``: value of
-    the link register that the bus names; status in.
+    the link register that the bus names; ``busy``: the answer must wait, ``peeked`` is there when it no longer is;
+    status in. Behind the stages come ``regions`` of masters that lie elsewhere, whose pointer is a plain 32-bit index.
     """
 
-    def __init__(self, plan: Plan, build: int, peek_delay: int):
-        self.plan, self.build, self.peek_delay = plan, build, peek_delay
+    def __init__(self, plan: Plan, build: int, peek_delay: int, regions: int = 0):
+        self.plan, self.build, self.peek_delay, self.regions = plan, build, peek_delay, regions
         update = plan.network.update
-        stages = range(max(2, len(plan.stages)))
+        stages = range(max(2, len(plan.stages) + regions))
         super().__init__(
             {
                 "bus": In(BUS),
@@ -54,6 +55,8 @@ class Host(wiring.Component):
                 "bad_frame": In(1),
                 "bad_label": In(1),
                 "held": In(1),
+                "busy": In(1),
+                "bad_memory": In(1),
             }
         )
 
@@ -65,7 +68,8 @@ class Host(wiring.Component):
         space, pe, address = Signal(16), Signal(16), Signal(16)
         wait = Signal(range(self.peek_delay + 6))
         value = Signal(32)
-        strobe = Signal()
+        strobe, was_busy = Signal(), Signal()
+        m.d.sync += was_busy.eq(self.busy)
         names = {name: register.address for name, register in GLOBAL.items()}
 
         m.d.comb += [
@@ -87,7 +91,9 @@ class Host(wiring.Component):
             with m.State("ANSWER"):
                 m.d.sync += wait.eq(wait + 1)
                 late = Mux(bus.addr >= STAGE_BASE, 3, Mux(is_data & ~bus.write, self.peek_delay + 3, 0))
-                with m.If(wait == late):
+                with m.If(wait >= late):
+                    m.d.sync += wait.eq(wait)
+                with m.If((wait >= late) & ~self.busy & ~was_busy):
                     m.d.comb += bus.ready.eq(1)
                     m.next = "WAIT"
                     with m.If(is_data):
@@ -98,7 +104,7 @@ class Host(wiring.Component):
             "id": DEVICE_ID,
             "build": self.build,
             "control": Cat(self.train, self.hold),
-            "status": Cat(self.idle, self.bad_frame, self.bad_label, self.held),
+            "status": Cat(self.idle, self.bad_frame, self.bad_label, self.held, self.bad_memory),
             "rate": self.rate,
             "batch": self.batch,
             "seed": self.seed,
@@ -141,7 +147,7 @@ class Host(wiring.Component):
 
     def _step(self, m, space, pe, address):
         """Next address; after the last word of a PE (of a lane, for biases) the next PE."""
-        last = Signal(16, name="last_address")
+        last = Signal(16, name="last_address", init=0xFFFF if self.regions else 0)
         for number, planned in enumerate(self.plan.stages):
             with m.If(space[4:] == number):
                 m.d.comb += last.eq(planned.fold.depth - 1)

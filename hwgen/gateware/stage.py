@@ -10,14 +10,16 @@ from amaranth.lib.wiring import In, Out
 from ..ir.stage import Network, Stage
 from ..plan.memories import shares_columns
 from ..plan.plan import StagePlan
-from ..plan.registers import SPACES, STAGE_COUNTERS
+from ..plan.registers import STAGE_COUNTERS
+from .access import host_access, masters_elsewhere, shared_sums
 from .array import Array, settle_cycles
 from .bias import Bias
 from .chains import BackwardChain, ForwardChain, backward_streams, forward_bits, forward_streams
 from .counters import Counters
+from .masters import master_streams
 from .passes import BackwardPass, ForwardPass
 from .stream import Fork, lanes
-from .sums import GradientSums, sum_streams
+from .sums import sum_streams
 from .tile import ArrayShape, control_layout
 from .update import Updater
 from .window import Window
@@ -34,12 +36,13 @@ the word."""
 def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
     """Widths and passes of a stage's PEs."""
     stage, update = plan.stage, network.update
+    in_place = plan.storage.master == "here"
     return ArrayShape(
         depth=plan.fold.depth,
         x=stage.x.width,
         w=stage.w.width,
         dy=stage.dy.width,
-        master=stage.master.width,
+        master=stage.master.width if in_place else stage.w.width,
         grad=stage.grad_bits(update.batch),
         psum=stage.psum_bits,
         back=stage.back_bits,
@@ -49,6 +52,7 @@ def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
         gradient=not stage.frozen,
         stochastic=update.rounding == "stochastic" and not stage.frozen,
         shared=plan.part.shares_weights and not stage.frozen,
+        in_place=in_place,
         columns=shares_columns(plan.storage, plan.fold.depth),
         copy=plan.storage.copy,
         period=plan.period,
@@ -95,7 +99,7 @@ class StageEngine(wiring.Component):
         channels += ["store"] if self.shape.gradient else []
         channels += ["back"] if self.shape.backward else []
         channels += behind
-        sums = sum_streams(plan, self.whole, self.shape.grad)
+        sums = sum_streams(plan, self.whole, self.shape.grad) | master_streams(plan)
         channels += sums
         self.channels = tuple(f"{stage.name}.{name}" for name in channels)
         members: dict[str, object] = {
@@ -159,7 +163,7 @@ class StageEngine(wiring.Component):
 
         x_sources = [window.i]
         bias = self._bias(m, forward)
-        self._host(m, array, bias)
+        host_access(m, self, array, bias)
         if self.backs:
             watched |= self._backward(m, array, counters, window, forward, after, bias, x_sources)
         else:
@@ -199,43 +203,6 @@ class StageEngine(wiring.Component):
             forward.bias.eq(bias.bias),
         ]
         return bias
-
-    def _host(self, m, array, bias):
-        """Loads and peeks; the peek of a weight travels through the array as an op (see _backward)."""
-        host = self.host
-        weight = host.space <= SPACES["grad_high"]
-        high = (host.space == SPACES["grad_high"]) | (host.space == SPACES["bias_grad_high"])
-        grad = Signal(signed(64))
-        m.d.comb += [
-            array.load.eq(host.load & (host.space == SPACES["master"])),
-            array.load_select.eq(host.pe),
-            array.load_address.eq(host.address),
-            array.load_value.eq(host.value),
-            array.peek_select.eq(host.pe),
-            array.rate.eq(self.rate),
-        ]
-        if self.shape.gradient:
-            m.d.comb += grad.eq(array.peek_grad)
-        if bias is not None:
-            m.d.comb += [
-                bias.load.eq(
-                    Mux(host.load & (host.space == SPACES["bias"]), 1 << host.pe[: len(bias.peek_lane)], 0)
-                ),
-                bias.load_word.eq(host.address),
-                bias.load_value.eq(host.value),
-                bias.peek.eq(host.peek & ~weight),
-                bias.peek_word.eq(host.address),
-                bias.peek_lane.eq(host.pe),
-            ]
-            if self.shape.gradient:
-                with m.If(~weight):
-                    m.d.comb += grad.eq(bias.peek_grad)
-        with m.If(host.space == SPACES["master"]):
-            m.d.comb += self.peeked.eq(array.peek_master)
-        with m.Elif(host.space == SPACES["bias"]):
-            m.d.comb += self.peeked.eq(bias.peek_bias if bias is not None else 0)
-        with m.Else():
-            m.d.comb += self.peeked.eq(Mux(high, grad >> 32, grad))
 
     def _backward(self, m, array, counters, window, forward, after, bias, x_sources):
         stage, fold, depths, shape = self.plan.stage, self.plan.fold, self.plan.depths, self.shape
@@ -291,48 +258,13 @@ class StageEngine(wiring.Component):
             return watched
         counters.add("gradient_ops", backward.busy)
         if shape.shared:
-            peek = self._share(m, array, bias, peek)
+            self.sums, peek = shared_sums(m, self, array, bias, peek)
             watched |= {name: getattr(self, name) for name in sum_streams(self.plan, self.whole, shape.grad)}
+        if not shape.in_place:
+            self.masters_update, peek = masters_elsewhere(m, self, array, peek)
+            watched |= {name: getattr(self, name) for name in master_streams(self.plan)}
         self._update(m, array, counters, window, backward, bias, peek)
         return watched
-
-    def _share(self, m, array, bias, host_peek):
-        """The sums of all parts in the place of own ones; control of peeks, the host's or its own."""
-        self.sums = sums = GradientSums(self.plan, self.whole, self.shape.grad, array.peek_latency)
-        m.submodules.sums = sums
-        for name in sum_streams(self.plan, self.whole, self.shape.grad):
-            wiring.connect(m, getattr(sums, name), wiring.flipped(getattr(self, name)))
-        peek = Signal(control_layout(self.shape), name="sums_peek")
-        m.d.comb += [
-            peek.peek.eq(sums.peek),
-            peek.address.eq(sums.peek_address),
-            sums.sum.eq(array.peek_grad),
-        ]
-        with m.If(sums.running):
-            m.d.comb += array.peek_select.eq(sums.peek_pe)
-        with m.If(sums.load & ~sums.load_bias):
-            m.d.comb += [
-                array.load.eq(1),
-                array.load_sum.eq(1),
-                array.load_select.eq(sums.load_pe),
-                array.load_address.eq(sums.load_address),
-            ]
-        m.d.comb += array.load_grad.eq(sums.load_sum)
-        if bias is not None:
-            with m.If(sums.bias_peek):
-                m.d.comb += [
-                    bias.peek.eq(1),
-                    bias.peek_word.eq(sums.bias_word),
-                    bias.peek_lane.eq(sums.bias_lane),
-                ]
-            with m.If(sums.load & sums.load_bias):
-                m.d.comb += [
-                    bias.load.eq(1 << sums.load_pe[: len(bias.peek_lane)]),
-                    bias.load_sum.eq(1),
-                    bias.load_word.eq(sums.load_address),
-                ]
-            m.d.comb += [bias.load_grad.eq(sums.load_sum), sums.bias_sum.eq(bias.peek_grad)]
-        return Mux(sums.running, peek, host_peek)
 
     def _update(self, m, array, counters, window, backward, bias, peek):
         shape = self.shape
@@ -349,13 +281,23 @@ class StageEngine(wiring.Component):
             updater.sample_done.eq(backward.done),
             window.allow.eq(updater.allow),
             backward.pause.eq(updater.pause),
-            backward.inject.eq(Mux(updater.updating, updater.control, peek)),
+            backward.inject.eq(Mux(updater.updating, updater.control, peek) if shape.in_place else peek),
             self.held.eq(updater.held),
             self.quiet.eq(updater.quiet),
             array.key.eq(updater.key),
         ]
         if shape.shared:
             m.d.comb += [self.sums.start.eq(updater.sums_start), updater.sums_running.eq(self.sums.running)]
+        saturated, zeros = array.saturated, array.zeros
+        if not shape.in_place:
+            update = self.masters_update
+            m.d.comb += [
+                update.ask.eq(updater.ask),
+                update.start.eq(updater.masters_start),
+                update.key.eq(updater.key),
+                updater.masters_running.eq(update.running),
+            ]
+            saturated, zeros = update.saturated, update.zero
         bias_saturated: Value = Const(0)
         bias_zeros: Value = Const(0)
         if bias is not None:
@@ -373,9 +315,9 @@ class StageEngine(wiring.Component):
             ]
             bias_saturated, bias_zeros = bias.saturated, bias.zeros
         counters.add("update_cycles", updater.updating)
-        counters.add("master_saturated", array.saturated)
+        counters.add("master_saturated", saturated)
         counters.add("bias_saturated", bias_saturated)
-        counters.add("zero_updates", array.zeros + bias_zeros)
+        counters.add("zero_updates", zeros + bias_zeros)
         counters.follow("updates", updater.count)
 
     def _expose(self, m, chain, streams):

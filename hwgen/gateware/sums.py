@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from amaranth import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..ir.stage import Stage
 from ..plan.plan import StagePlan
 from .channels import AddSums
+from .reader import SumReader
 from .stream import Fifo, Fork, lanes
 from .walk import WeightWalk
 
-__all__ = ["BIAS_LATENCY", "GradientSums", "sum_streams"]
-
-BIAS_LATENCY = 2
-"""Cycles from Bias.peek to its answer."""
+__all__ = ["GradientSums", "sum_streams"]
 
 
 def sum_streams(plan: StagePlan, whole: Stage, grad: int) -> dict[str, object]:
@@ -49,14 +47,11 @@ class GradientSums(wiring.Component):
     """
 
     def __init__(self, plan: StagePlan, whole: Stage, grad: int, latency: int):
-        if latency < BIAS_LATENCY:
-            raise ValueError(f"GradientSums: latency {latency}; at least {BIAS_LATENCY}, that of a bias")
-        self.plan, self.grad, self.latency = plan, grad, latency
-        self.depth = latency + 4
+        self.plan, self.grad = plan, grad
         biases = plan.stage.bias is not None
-        self.ahead, self.behind = (WeightWalk(plan.fold, biases) for _ in range(2))
-        self.count = self.ahead.count
-        places = self.ahead.signature.members
+        self.reader, self.behind = SumReader(plan.fold, biases, grad, latency), WeightWalk(plan.fold, biases)
+        self.count = self.reader.count
+        places = self.behind.signature.members
         members: dict[str, object] = {"start": In(1), "running": Out(1)}
         members |= {"sum": In(signed(grad)), "bias_sum": In(signed(grad))}
         members |= {"peek": Out(1), "bias_peek": Out(1), "load": Out(1), "load_sum": Out(signed(grad))}
@@ -71,8 +66,11 @@ class GradientSums(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        own = self._own(m)
-        totals = self._totals(m, own)
+        m.submodules.reader = reader = self.reader
+        totals = self._totals(m, reader.o)
+        m.d.comb += [reader.start.eq(self.start), reader.sum.eq(self.sum), reader.bias_sum.eq(self.bias_sum)]
+        for name in ("peek", "peek_pe", "peek_address", "bias_peek", "bias_lane", "bias_word"):
+            m.d.comb += getattr(self, name).eq(getattr(reader, name))
         busy, done = Signal(), Signal()
         m.d.comb += self.running.eq(busy | self.start)
         with m.If(self.start):
@@ -90,54 +88,12 @@ class GradientSums(wiring.Component):
             behind.step.eq(load),
             done.eq(load & behind.last),
         ]
-        m.d.sync += out.eq(out + self._read - load)
+        m.d.sync += out.eq(out + reader.read - load)
         # Through registers: the way to the memories is long.
         m.d.sync += [self.load.eq(load), self.load_sum.eq(totals.payload[0])]
         for name in ("pe", "address", "bias"):
             m.d.sync += getattr(self, f"load_{name}").eq(getattr(behind, name))
         return m
-
-    def _own(self, m):
-        """Own sums as a stream: peeks as long as there is room for their answers."""
-        m.submodules.ahead = ahead = self.ahead
-        m.submodules.fifo = fifo = Fifo(lanes(1, self.grad), self.depth)
-        under_way, reading = Signal(range(self.depth + 1)), Signal()
-        issue = Signal()
-        m.d.comb += [issue.eq(reading & (under_way != self.depth)), ahead.step.eq(issue)]
-        with m.If(self.start):
-            m.d.sync += reading.eq(1)
-        with m.Elif(issue & ahead.last):
-            m.d.sync += reading.eq(0)
-        m.d.sync += under_way.eq(under_way + issue - (fifo.o.valid & fifo.o.ready))
-        place = data.StructLayout(
-            {name: self.ahead.signature.members[name].shape for name in ("pe", "address", "bias")}
-            | {"asked": 1}
-        )
-        asked = Signal(place, name="asked")
-        m.d.sync += [asked.asked.eq(issue), asked.pe.eq(ahead.pe), asked.address.eq(ahead.address)]
-        m.d.sync += asked.bias.eq(ahead.bias)
-        m.d.comb += [
-            self.peek.eq(asked.asked & ~asked.bias),
-            self.peek_pe.eq(asked.pe),
-            self.peek_address.eq(asked.address),
-        ]
-        for k in range(self.latency + 1):
-            if k == self.latency - BIAS_LATENCY:
-                m.d.comb += [
-                    self.bias_peek.eq(asked.asked & asked.bias),
-                    self.bias_lane.eq(asked.pe),
-                    self.bias_word.eq(asked.address),
-                ]
-            if k < self.latency:
-                later = Signal(place, name=f"asked_{k}")
-                m.d.sync += later.eq(asked)
-                asked = later
-        self._read = asked.asked
-        m.d.comb += [
-            fifo.i.valid.eq(asked.asked),
-            fifo.i.payload[0].eq(Mux(asked.bias, self.bias_sum, self.sum)),
-        ]
-        return fifo.o
 
     def _totals(self, m, own):
         """Sends sums and totals on; the totals as they come here."""

@@ -26,8 +26,9 @@ class Updater(wiring.Component):
 
     Members: ``batch``, ``train``, ``hold``, ``seed`` settings; ``started`` (a forward pass took a sample's
     first op), ``sample_done``; ``control`` to the array; ``pause`` (no backward op may enter), ``held``,
-    ``updating``, ``count`` (versions), ``key`` of the counter hash for this version; ``quiet``: no sample of
-    this stage is under way.
+    ``sums_start`` → ``sums_running`` of sums that are shared; ``ask`` (a batch has begun) and ``masters_start`` →
+    ``masters_running`` where masters are elsewhere; ``updating``, ``count`` (versions), ``key`` of the counter hash for
+    this version; ``quiet``: no sample of this stage is under way.
     """
 
     def __init__(
@@ -55,6 +56,9 @@ class Updater(wiring.Component):
                 "bias_start": Out(1),
                 "sums_running": In(1),
                 "sums_start": Out(1),
+                "masters_running": In(1),
+                "masters_start": Out(1),
+                "ask": Out(1),
                 "allow": Out(1),
                 "pause": Out(1),
                 "held": Out(1),
@@ -78,6 +82,7 @@ class Updater(wiring.Component):
         m.d.comb += [
             self.allow.eq(~self.train | (started < self.batch)),
             self.quiet.eq((started == done) & ~self.pause),
+            self.ask.eq(self.train & self.started & (started == 0)),
         ]
 
         wait = Signal(range(self.settle + 2))
@@ -105,8 +110,12 @@ class Updater(wiring.Component):
                 m.d.comb += self.held.eq(1)
                 m.d.sync += wait.eq(0)
                 with m.If(~self.hold):
-                    m.d.comb += self.bias_start.eq(1)
-                    m.next = "WALK"
+                    m.d.comb += [self.bias_start.eq(1), self.masters_start.eq(1)]
+                    m.next = "WALK" if self.shape.in_place else "ELSEWHERE"
+            with m.State("ELSEWHERE"):
+                m.d.comb += self.updating.eq(1)
+                with m.If(~self.masters_running):
+                    m.next = "LAND"
             with m.State("WALK"):
                 m.d.comb += [
                     self.updating.eq(1),
@@ -131,18 +140,24 @@ class Updater(wiring.Component):
         m.d.comb += self.pause.eq(~fsm.ongoing("COUNT") | (self.train & (done == self.batch)))
 
         if self.shape.stochastic:
-            self._stochastic(m, fsm.ongoing("WALK") & last_piece, control["base"])
+            self._key(m)
+            if self.shape.in_place:
+                self._base(m, fsm.ongoing("WALK") & last_piece, control["base"])
         return m
 
-    def _stochastic(self, m, advance, base):
-        """The hash key of (seed, stage, version), and the walk of logical indices beside the addresses."""
-        fold, stage = self.fold, self.whole
+    def _key(self, m):
+        """The hash key of (seed, stage, version)."""
+        stage = self.whole
         seeded, named = Signal(32), Signal(32)
         m.d.sync += [
             seeded.eq(mix32(m, self.seed, "hash_seed")),
             named.eq(mix32(m, seeded + stage.index, "hash_stage")),
             self.key.eq(mix32(m, named + self.count, "hash_count")),
         ]
+
+    def _base(self, m, advance, base):
+        """The walk of logical indices beside the addresses."""
+        fold, stage = self.fold, self.whole
         outputs = stage.out_channels
         loops = (
             ("channel_group", fold.cgs, fold.folding.pc * outputs),

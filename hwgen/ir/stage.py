@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from ..numeric import Q, bits_for_sum, product_bits
 from .window import Window2d
 
-__all__ = ["SPLITS", "Loss", "Network", "Place", "Stage", "Update", "Wish"]
+__all__ = ["MASTERS", "SPLITS", "Loss", "Network", "Place", "Stage", "Update", "Wish"]
 
 SPLITS = ("output_channels", "input_channels", "groups", "rows")
 """Axes along which a layer may be cut over boards (docs/chain.md)."""
+
+MASTERS = ("here", "memory")
+"""Where master weights may be asked to be: beside the weights, or in the board's external memory."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,14 @@ class Place:
     ``device`` the boards by their index from the host, one a part, consecutive; ``split`` one of SPLITS;
     ``shares`` the channels of every part (for "groups" whole groups), which sum to those of the cut axis. For "rows"
     ``shares`` are the rows of y that every part gets in its turn, again and again; or they are dealt in ``turns`` turns
-    a part.
+    a part; ``master`` one of MASTERS: where its master weights are.
     """
 
     device: tuple[int, ...] | None = None
     split: str | None = None
     shares: tuple[int, ...] | None = None
     turns: int | None = None
+    master: str | None = None
 
 
 @dataclass(frozen=True)

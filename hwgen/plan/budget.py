@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..errors import ModelError
 from ..ir.stage import Network, Stage
 from ..target import Board, Cluster
+from .errors import BudgetError
 from .links import Channel, LinkPlan
 from .plan import Plan, StagePlan
 
@@ -25,10 +25,6 @@ LINK_SHARE = 0.96
 """Share of a link's words that carry payload, frames of full length: header, trailer, acknowledgements."""
 LUT_RAM_BITS = 16
 """Bits of memory that a look-up table is worth on average over a device, for what is too small for block RAM."""
-
-
-class BudgetError(ModelError):
-    """A board or a link cannot hold its part of a plan. Holds every one."""
 
 
 def _tiles(a: int, b: int, widths: tuple[int, int]) -> int:

@@ -12,7 +12,7 @@ from .buffers import least_depths
 from .cuts import Cut, parts_of
 from .fold import Fold, Folding
 from .foldings import tile_of
-from .layout import Layout, Placement
+from .layout import Layout, Placement, Storage
 from .links import Channel, LinkPlan, channel_lanes
 from .part import Part, part_stage
 from .plan import Depths, StagePlan
@@ -52,10 +52,15 @@ def part_folding(whole: Fold, part: Part) -> Folding:
 def cut_layout(network: Network, foldings: Sequence[Folding], cuts: Sequence[Cut]) -> Layout:
     """All parts in the order of the chain, folded as their whole stages are."""
     return tuple(
-        Placement(i, cut.board + part.index, part_folding(Fold(stage, folding), part), part)
+        Placement(i, cut.board + part.index, part_folding(Fold(stage, folding), part), part, _storage(stage))
         for i, (stage, folding, cut) in enumerate(zip(network.stages, foldings, cuts, strict=True))
         for part in parts_of(cut)
     )
+
+
+def _storage(stage: Stage) -> Storage:
+    """As the user wants it, else as usual."""
+    return Storage(master=stage.place.master or "here")
 
 
 def layout_stages(network: Network, layout: Layout) -> tuple[StagePlan, ...]:

@@ -9,9 +9,9 @@ from ..ir.stage import Loss, Stage, Update
 from .plan import StagePlan
 
 __all__ = [
-    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW",
-    "back_latency", "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency", "update_chunks",
-    "sums_latency", "update_cycles",
+    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "MASTERS", "MEMORY", "RELANE", "RELU", "REPLAY",
+    "ROUND", "WINDOW", "back_latency", "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency",
+    "sums_latency", "update_chunks", "update_cycles",
 ]  # fmt: skip
 
 WINDOW = 3
@@ -29,6 +29,10 @@ LINK = 44
 """Both ends of a link beside the cable: packing, crossings of clocks, a short frame stored before it is checked."""
 LINK_SPREAD = 32
 """Cycles by which a crossing may take longer: other channels' frames, and longer ones of its own."""
+MEMORY = 60
+"""From an address to its first word, in an external memory as simulations have it."""
+MASTERS = 11
+"""Cycles that masters elsewhere take beside one each: SumReader, MasterUpdate."""
 CHUNK_BITS = 17
 """Bits of dW that one multiplication of the update takes."""
 
@@ -64,7 +68,10 @@ def update_cycles(planned: StagePlan, update: Update) -> int:
     """From the last gradient op of a batch to the first forward op of the next: Updater.cycles and its
     ends."""
     stage, fold = planned.stage, planned.fold
-    weights = update_chunks(stage, update.batch) * fold.depth + settle(planned)
+    weights = update_chunks(stage, update.batch) * fold.depth
+    if planned.storage.master != "here":
+        weights = math.prod(stage.weight_shape) + MASTERS + planned.tile[1]
+    weights += settle(planned)
     # The biases start a cycle before the first piece, so Bias.update_cycles - 1.
     biases = fold.y_words * (update.lr.width + 3) if stage.bias is not None else 0
     return settle(planned) + max(weights, biases) + 5 + 2

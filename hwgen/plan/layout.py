@@ -15,6 +15,8 @@ __all__ = ["MASTERS", "MEMORIES", "USUAL", "Layout", "Placement", "Storage", "ch
 MASTERS = ("here", "memory", "up", "down")
 """Where a part's master weights are: beside the weights, in the board's external memory, on the board before (towards
 the host) or behind."""
+BUILT = ("here", "memory")
+"""Those that there is gateware for."""
 MEMORIES = ("auto", "distributed", "block", "ultra")
 """Kinds of on-chip memory; "auto" leaves it to the synthesis."""
 
@@ -91,6 +93,7 @@ def check_layout(network: Network, layout: Layout, boards: int) -> None:
         raise ModelError(
             f"layout: parts {expected} are not those of {len(network.stages)} stages in their order"
         )
+    _check_masters(network, layout)
     if board != boards - 1:
         raise ModelError(f"layout: {board + 1} boards used of {boards}; take fewer boards")
     _check_rows(network, layout)
@@ -113,3 +116,23 @@ def _check_rows(network: Network, layout: Layout) -> None:
             problems += row_problems(stage, part.deal, part.count, placement.folding.b)
     if problems:
         raise ModelError(list(dict.fromkeys(problems)))
+
+
+def _check_masters(network: Network, layout: Layout) -> None:
+    """Raises ModelError naming every part whose masters cannot be where the layout has them, or shall not be there."""
+    problems = []
+    for placement in layout:
+        stage, where = network.stages[placement.stage], placement.storage.master
+        if where not in BUILT:
+            problems.append(f'{stage.name}: master = "{where}" in the layout; give one of {", ".join(BUILT)}')
+        elif where != "here" and stage.frozen:
+            problems.append(
+                f'{stage.name}: master = "{where}" of a frozen layer, which has none; give "here"'
+            )
+        elif stage.place.master not in (None, where):
+            problems.append(
+                f'{stage.name}: master = "{where}" in the layout, the model asks for "{stage.place.master}"; '
+                "drop one of them"
+            )
+    if problems:
+        raise ModelError(problems)

@@ -104,6 +104,9 @@ def _weights(planned: StagePlan, batch: int) -> Iterator[Memory]:
     for name, width in widths.items():
         lane = math.ceil(width / BYTE) * BYTE if rows_have_enables(planned) else width
         yield Memory(name, words, rows * lane, count, kind=storage.weights)
+    if storage.master != "here":
+        yield from _fifo("sums of weights", stage.grad_bits(batch), planned.tile[1] + 8)
+        yield from _fifo("new masters", stage.master.width, 8)
 
 
 def _biases(planned: StagePlan, batch: int) -> Iterator[Memory]:

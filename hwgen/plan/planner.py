@@ -10,12 +10,14 @@ import numpy as np
 from ..ir.stage import Network, Wish
 from ..target import Cluster
 from . import latency as L
-from .budget import BudgetError, check_budgets, multiplier_room
+from .budget import check_budgets, multiplier_room
 from .buffers import stall_free_depths
 from .chain import chain_links, cut_layout, layout_stages, with_channel_depths
 from .cuts import Chooser, Cut, balanced_cuts
+from .errors import BudgetError, CapacityError
 from .foldings import DEFAULT_MULTIPLIERS, choose_foldings
 from .layout import Layout, check_layout
+from .memory import check_memories, memory_cycles
 from .plan import Plan, Prediction, StagePlan
 from .schedule import Times, run_schedule
 from .turns import with_turn_depths
@@ -43,8 +45,8 @@ def plan_network(
     while True:
         try:
             return _plan(network, image_lanes, cluster, choose, room)
-        except BudgetError:
-            if not free or room < len(network.stages):
+        except BudgetError as error:
+            if isinstance(error, CapacityError) or not free or room < len(network.stages):
                 raise
             room = room * 7 // 8
 
@@ -72,6 +74,8 @@ def plan_layout(
     names = tuple(board.name for board in cluster.boards) if cluster is not None else ("",)
     plan = Plan(network, stages, image_lanes, Prediction(0, 0, 0, "", 0), names, links)
     pace, _ = bottleneck(plan)
+    if cluster is not None:
+        check_memories(plan, cluster, pace)
     plan = replace(plan, links=with_channel_depths(links, pace))
     # No version to wait for: the batch is as long as the run.
     endless = replace(network, update=replace(network.update, batch=1 << 20))
@@ -86,7 +90,11 @@ def plan_layout(
     plan = replace(plan, stages=_dealt(replace(plan, stages=deep), pace))
     if cluster is not None:
         check_budgets(plan, cluster, pace)
-    return replace(plan, prediction=predict(plan))
+    prediction = predict(plan)
+    if cluster is not None:
+        longer = prediction.cycles_per_batch + memory_cycles(plan, cluster)
+        prediction = replace(prediction, cycles_per_batch=longer)
+    return replace(plan, prediction=prediction)
 
 
 def _dealt(plan: Plan, pace: int) -> tuple[StagePlan, ...]:

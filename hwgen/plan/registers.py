@@ -12,8 +12,8 @@ from .plan import Plan
 
 __all__ = [
     "CONTROL_HOLD", "CONTROL_TRAIN", "DEVICE_ID", "GLOBAL", "LINK_BASE", "LINK_REGISTERS", "LINK_STRIDE", "SPACES",
-    "STAGE_BASE", "STAGE_COUNTERS", "STAGE_STRIDE", "STATUS_BAD_FRAME", "STATUS_BAD_LABEL", "STATUS_HELD",
-    "STATUS_IDLE", "Register", "channel_names", "link_register", "stage_register",
+    "STAGE_BASE", "STAGE_COUNTERS", "STAGE_STRIDE", "STATUS_BAD_FRAME", "STATUS_BAD_LABEL", "STATUS_BAD_MEMORY",
+    "STATUS_HELD", "STATUS_IDLE", "Register", "channel_names", "link_register", "stage_register",
 ]  # fmt: skip
 
 DEVICE_ID = 0x4857474E  # "HWGN"
@@ -31,6 +31,8 @@ STATUS_BAD_LABEL = 1 << 2
 """A label was not below the number of classes; the device stops taking labels."""
 STATUS_HELD = 1 << 3
 """Every stage that trains has finished its gradients of this batch and waits (CONTROL_HOLD)."""
+STATUS_BAD_MEMORY = 1 << 4
+"""The external memory answered with an error; what was trained since is worth nothing."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ GLOBAL: dict[str, Register] = {
     "id": Register(0, "r", "DEVICE_ID"),
     "build": Register(1, "r", "the build's number (32 bits of the plan's hash)"),
     "control": Register(2, "rw", "bit 0 train, bit 1 hold"),
-    "status": Register(3, "r", "bit 0 idle, bit 1 bad frame, bit 2 bad label, bit 3 held"),
+    "status": Register(3, "r", "bit 0 idle, bit 1 bad frame, bit 2 bad label, bit 3 held, bit 4 bad memory"),
     "rate": Register(4, "rw", "learning rate / batch in format lr"),
     "batch": Register(5, "rw", "samples an update, 1 .. the batch of the build"),
     "seed": Register(6, "rw", "seed of stochastic rounding"),
@@ -151,6 +153,8 @@ def channel_names(plan: Plan, board: int = 0) -> tuple[str, ...]:
         if part.shares_weights and not stage.frozen:
             names += [] if part.first else [f"{stage.name}.grads_in", f"{stage.name}.totals_out"]
             names += [] if part.last else [f"{stage.name}.grads_out", f"{stage.name}.totals_in"]
+        if planned.storage.master != "here":
+            names += [f"{stage.name}.masters", f"{stage.name}.updates"]
     if board == len(plan.boards) - 1:
         names += ["loss.z", "loss.dz"]
     else:

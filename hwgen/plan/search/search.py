@@ -213,8 +213,12 @@ def _above(need: Flight, given: Flight) -> Flight:
 
 
 def usual_storages(network: Network, copy: bool = True, master: str = "here") -> list[Storage]:
-    """The same storage for all stages: a forward ``copy`` of weights only where blocks of one pixel need one."""
-    return [Storage(copy or layer.b < 2, master) for layer in layers_of(network)]
+    """The same storage for all stages: a forward ``copy`` of weights only where blocks of one pixel need one; masters
+    where the model asks for them, of frozen stages beside their weights."""
+    return [
+        Storage(copy or layer.b < 2, "here" if stage.frozen else stage.place.master or master)
+        for layer, stage in zip(layers_of(network), network.stages, strict=True)
+    ]
 
 
 def search(network: Network, cluster: Cluster, storages: Sequence[Storage] | None = None) -> Found:
