@@ -59,8 +59,8 @@ def check(plan, least=False, **options):
     [
         (2, (3, 2), (1, 3, 4)),
         (3, (3, 2), (2, 1, 2)),
-        (4, (2, 2), (2, 3, 2)),
-        (7, (3, 2), (4, 1, 4)),
+        pytest.param(4, (2, 2), (2, 3, 2), marks=pytest.mark.soak),
+        pytest.param(7, (3, 2), (4, 1, 4), marks=pytest.mark.soak),
         (15, (3, 2), (1, 2, 2)),
     ],
 )
