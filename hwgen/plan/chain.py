@@ -125,8 +125,8 @@ def _crossing(
     if part.cut == "rows" and not part.last:
         # Whole channels of some rows: x of the parts behind, y of those before, dx complete or as sums.
         rows, behind_it = part.rows(whole), part.index + 1
-        width, out_width = whole.window.width, whole.out_shape[1]
-        x_pixels, y_pixels = len(rows.x_from(behind_it)) * width, len(rows.y_before(behind_it)) * out_width
+        x_width, y_width = whole.window.width, whole.out_shape[1]
+        x_pixels, y_pixels = len(rows.x_from(behind_it)) * x_width, len(rows.y_before(behind_it)) * y_width
         down += [
             tensor("x", whole, x_pixels, 0, inputs, whole.x.width),
             tensor("y", whole, y_pixels, 0, outputs, whole.y.width),
@@ -136,7 +136,7 @@ def _crossing(
             ("dx", rows.dx(behind_it), dx_bits),
             ("back", rows.back(behind_it), whole.col_bits),
         ):
-            up += [tensor(kind, whole, len(own) * width, 0, inputs, bits)] if dx_bits and len(own) else []
+            up += [tensor(kind, whole, len(own) * x_width, 0, inputs, bits)] if dx_bits and len(own) else []
     elif part.last:
         pixels = behind.window.pixels_in
         down.append(tensor("x", behind, pixels, 0, behind.in_channels, behind.x.width))
