@@ -10,7 +10,15 @@ from ..ir.stage import Network, Stage
 from .fold import Fold, Folding, legal_pc, legal_u, resolve_array
 from .latency import loss_cycles
 
-__all__ = ["DEFAULT_MULTIPLIERS", "MAX_PES", "choose_foldings", "default_b", "least_pace", "tile_of"]
+__all__ = [
+    "DEFAULT_MULTIPLIERS",
+    "MAX_PES",
+    "choose_foldings",
+    "default_b",
+    "least_pace",
+    "tile_of",
+    "wish_problems",
+]
 
 DEFAULT_MULTIPLIERS = 256
 """Multipliers a board that a network without any ``array=`` may take."""
@@ -50,6 +58,14 @@ def choose_foldings(
     if problems:
         raise ModelError(problems)
     return chosen
+
+
+def wish_problems(network: Network) -> list[str]:
+    """Every illegal wish of a folding, with its legal values."""
+    problems: list[str] = []
+    for stage in network.stages:
+        _wished(stage, problems)
+    return problems
 
 
 def least_pace(network: Network, image_lanes: int = 1) -> int:

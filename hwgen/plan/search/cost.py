@@ -49,7 +49,11 @@ class Line:
         are powers of two."""
         found: Memories = ()
         for link in self.cluster.links[max(0, board - 1) : board + 1]:
-            trip = 2 * math.ceil(link.latency * self.clock / link.clock_mhz) + 4 * FRAME_WORDS
+            # Of a slow link fewer words come than cycles pass.
+            rate = min(1.0, link.clock_mhz / self.clock)
+            trip = math.ceil(
+                (2 * math.ceil(link.latency * self.clock / link.clock_mhz) + 4 * FRAME_WORDS) * rate
+            )
             replay = max(8 * FRAME_WORDS, 1 << (2 * link.latency + 4 * FRAME_WORDS - 1).bit_length())
             found += (("replay", 1, replay, link.width), ("received", 4, ceil_div(trip, 2), link.width))
         widths = [link.width for link in self.cluster.links[max(0, board - 1) : board + 1]]

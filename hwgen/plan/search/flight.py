@@ -12,7 +12,7 @@ from .. import latency as L
 from .layer import Layer, Share
 from .memory import Flight
 
-__all__ = ["SAMPLES", "flights", "row_owner"]
+__all__ = ["SAMPLES", "flights", "passages", "row_owner"]
 
 Floats = NDArray[np.float64]
 SAMPLES = 10
@@ -187,3 +187,18 @@ def flights(
     line.forward()
     line.backward(loss)
     return [line.flight(k) for k in range(len(layers))]
+
+
+def passages(
+    layers: Sequence[Layer],
+    shares: Sequence[tuple[tuple[Share, ...], tuple[int, ...]]],
+    pace: int,
+    hop: float,
+    loss: float,
+) -> list[float]:
+    """Cycles of a sample at every stage, from its first row of x to the end of its backward pass; as flights."""
+    stretches = [_Stretch(layer, *each) for layer, each in zip(layers, shares, strict=True)]
+    line = _Timeline(layers, stretches, pace, hop)
+    line.forward()
+    line.backward(loss)
+    return [float(back[-1].max() - x[-1].min()) for x, back in zip(line.x, line.back, strict=True)]

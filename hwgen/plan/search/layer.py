@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from ...ir.stage import Network, Stage
 from ..budget import pe_dsps
-from ..fold import legal_u
+from ..fold import legal_u, resolve_array
 
 __all__ = ["AXES", "Layer", "Share", "ceil_div", "layers_of", "rows_read"]
 
@@ -66,7 +67,26 @@ class Layer:
     @cached_property
     def us(self) -> list[int]:
         """Kernel positions that a chunk may hold."""
-        return legal_u(self.stage)
+        return legal_u(self.stage) if self.wish[0] is None else [self.wish[0]]
+
+    @cached_property
+    def wish(self) -> tuple[int | None, int | None, int | None]:
+        """u, pc and pn that the user wants of the whole layer; legal ones (see foldings.wish_problems)."""
+        stage = self.stage
+        u, pc, pn = stage.wish.u, stage.wish.pc, stage.wish.pn
+        if stage.array is None:
+            return u, pc, pn
+        if u is None and pc is None:
+            folding = resolve_array(stage, stage.array)
+            return folding.u, folding.pc, folding.pn
+        u = u if u is not None else stage.array[0] // (pc or 1)
+        return u, stage.array[0] // u, stage.array[1]
+
+    @cached_property
+    def bounds(self) -> tuple[int, ...]:
+        """Where the user wants it to be cut, with both ends; () where that is free."""
+        shares = self.stage.place.shares
+        return () if shares is None else (0, *accumulate(shares))
 
     @cached_property
     def useful(self) -> int:

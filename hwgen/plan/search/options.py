@@ -83,15 +83,27 @@ def _splits(count: int) -> tuple[Ints, Ints]:
 
 
 @cache
-def _grid(us: tuple[int, ...], positions: int, cin: int, n: int) -> tuple[Ints, ...]:
-    """All (u, pc, pn) as flat arrays with their folds: u, pc, cgs, fk, pn, fn."""
-    pcs, cgss = _splits(cin)
-    pns, fns = _splits(n)
+def _grid(
+    us: tuple[int, ...], positions: int, cin: int, n: int, pc: int | None, pn: int | None
+) -> tuple[Ints, ...]:
+    """All (u, pc, pn) as flat arrays with their folds: u, pc, cgs, fk, pn, fn; only the pc and pn that are given."""
+    pcs, cgss = _splits(cin) if pc is None else (np.array([pc]), np.array([ceil_div(cin, pc)]))
+    pns, fns = _splits(n) if pn is None else (np.array([pn]), np.array([ceil_div(n, pn)]))
     u, k, c = (
         part.reshape(-1) for part in np.meshgrid(us, np.arange(len(pcs)), np.arange(len(pns)), indexing="ij")
     )
-    pc, cgs, pn, fn = pcs[k], cgss[k], pns[c], fns[c]
-    return u, pc, cgs, (positions // u) * cgs, pn, fn
+    cgs = cgss[k]
+    return u, pcs[k], cgs, (positions // u) * cgs, pns[c], fns[c]
+
+
+def _wishes(layer: Layer, axis: str, sizes: Sizes) -> tuple[int | None, int | None]:
+    """The pc and pn that the user wants; a part of the cut channels has as many folds as the whole layer would have."""
+    stage, (_, pc, pn) = layer.stage, layer.wish
+    if pc is not None and axis == "input_channels":
+        pc = ceil_div(sizes.cin, ceil_div(stage.cin, pc))
+    if pn is not None and axis == "output_channels":
+        pn = ceil_div(sizes.n, ceil_div(stage.N, pn))
+    return pc, pn
 
 
 def choices(layer: Layer, axis: str, sizes: Sizes, pace: int, word: int) -> list[Choice]:
@@ -100,7 +112,8 @@ def choices(layer: Layer, axis: str, sizes: Sizes, pace: int, word: int) -> list
     ``word`` bits lie in memory beside every PE's multipliers for one weight.
     """
     stage = layer.stage
-    u, pc, cgs, fk, pn, fn = _grid(tuple(layer.us), stage.window.positions, sizes.cin, sizes.n)
+    grid = _grid(tuple(layer.us), stage.window.positions, sizes.cin, sizes.n, *_wishes(layer, axis, sizes))
+    u, pc, cgs, fk, pn, fn = grid
     width = stage.window.out_width
     pixels = sizes.rows * width
     depth = sizes.groups * fk * fn

@@ -108,7 +108,13 @@ def _inside(
     def part(end: int) -> Share:
         return Share(place.layer, axis, place.done, end, turns)
 
-    low, high = place.done, extent - 1
+    pin = costs.layers[place.layer].stage.place.device
+    after = pin[-1] - board if pin is not None else 1
+    low, high = place.done, extent - max(1, after)  # a unit for every board that must have one
+    if bounds := costs.layers[place.layer].bounds:  # one end is legal: bisection would miss it
+        low = high = min((bound for bound in bounds if place.done < bound < extent), default=place.done)
+        if low > place.done and not costs.crosses(board, Place(place.layer, axis, low)):
+            return None
     while low < high:
         middle = (low + high + 1) // 2
         if costs.fits(board, (*shares, part(middle))):
