@@ -62,9 +62,11 @@ def _plan(
 
 
 def plan_layout(
-    network: Network, layout: Layout, image_lanes: int = 1, cluster: Cluster | None = None
+    network: Network, layout: Layout, image_lanes: int = 1, cluster: Cluster | None = None, pace: int = 0
 ) -> Plan:
     """The plan of a layout: buffers so deep that the schedule never waits for room, and what it is predicted to do.
+
+    ``pace``: cycles a sample that it is meant for, where links or the host make it slower than its engines are.
 
     Raises ModelError for a layout that is none, BudgetError for a board or link that cannot hold what it gets.
     """
@@ -73,7 +75,7 @@ def plan_layout(
     links = chain_links(network, stages, cluster) if cluster is not None else ()
     names = tuple(board.name for board in cluster.boards) if cluster is not None else ("",)
     plan = Plan(network, stages, image_lanes, Prediction(0, 0, 0, "", 0), names, links)
-    pace, _ = bottleneck(plan)
+    pace = max(pace, bottleneck(plan)[0])
     if cluster is not None:
         check_memories(plan, cluster, pace)
     plan = replace(plan, links=with_channel_depths(links, pace))
