@@ -17,7 +17,7 @@ from hwgen.plan.buffers import least_depths
 from hwgen.plan.chain import COMMAND_BITS, part_folding, with_channel_depths
 from hwgen.plan.cuts import Cut
 from hwgen.plan.fold import Fold, Folding, legal_pc, legal_u
-from hwgen.plan.links import MAX_CHANNELS, Channel, channel_lanes
+from hwgen.plan.links import CHANNEL_BITS, MAX_CHANNELS, Channel, channel_lanes
 from hwgen.plan.part import Part, part_stage
 from hwgen.plan.planner import bottleneck, plan_network, predict
 from hwgen.plan.schedule import run_schedule
@@ -102,9 +102,18 @@ def words(run, bits, width, lanes):
 def test_no_lanes_take_fewer_words(width):
     for run, bits in itertools.product([*range(1, 20), 33, 64, 100], [1, 7, 8, 12, 18, 31, 33, 64, 65, 70]):
         lanes = channel_lanes(run, bits, width)
-        each = [words(run, bits, width, other) for other in range(1, run + 1)]
+        each = [words(run, bits, width, other) for other in range(1, min(run, CHANNEL_BITS // bits) + 1)]
         assert each[lanes - 1] == min(each)
         assert each.index(min(each)) == lanes - 1  # the fewest lanes of these
+
+
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_channel_words_are_no_wider_than_needed(width):
+    """512 sums of 43 bits: within 3 % of the link words that one channel word for all of them would take."""
+    lanes = channel_lanes(512, 43, width)
+    assert lanes * 43 <= CHANNEL_BITS
+    assert words(512, 43, width, lanes) <= 1.03 * words(512, 43, width, 512)
+    assert channel_lanes(4, 3000, width) == 1
 
 
 def test_words_of_a_channel():

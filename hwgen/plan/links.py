@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 __all__ = [
-    "LINK_COUNTERS", "LINK_PROTOCOL", "LINK_STATES", "MAX_CHANNELS", "SIDE_DOWN", "SIDE_UP", "Channel", "LinkPlan",
-    "channel_lanes",
+    "CHANNEL_BITS", "LINK_COUNTERS", "LINK_PROTOCOL", "LINK_STATES", "MAX_CHANNELS", "SIDE_DOWN", "SIDE_UP", "Channel",
+    "LinkPlan", "channel_lanes",
 ]  # fmt: skip
 
 LINK_PROTOCOL = 1
@@ -16,6 +16,8 @@ SIDE_UP, SIDE_DOWN = 0, 1
 """Port of a board: towards the host, away from it."""
 MAX_CHANNELS = 16
 """Virtual channels in one direction."""
+CHANNEL_BITS = 2048
+"""Bits of a channel word, for which there are registers at both ends."""
 
 LINK_STATES = ("off", "waiting", "up", "silent", "refused", "restarted")
 """off: the transceiver is not up; waiting: no peer has shown itself yet; up; silent: up, but nothing heard for long;
@@ -85,9 +87,13 @@ class LinkPlan:
 
 
 def channel_lanes(run: int, bits: int, width: int) -> int:
-    """Elements of a channel word so that a run of elements takes the fewest link words; the fewest of equals."""
+    """Elements of a channel word so that a run of elements takes the fewest link words; the fewest of equals.
+
+    Channel words have up to CHANNEL_BITS bits: longer ones save next to no link words, and cost registers.
+    """
 
     def beats(lanes: int) -> int:
         return math.ceil(run / lanes) * math.ceil(lanes * bits / width)
 
-    return min(range(1, run + 1), key=lambda lanes: (beats(lanes), lanes))
+    most = max(1, min(run, CHANNEL_BITS // bits))
+    return min(range(1, most + 1), key=lambda lanes: (beats(lanes), lanes))
