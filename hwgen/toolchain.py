@@ -12,7 +12,9 @@ from pathlib import Path
 
 from .errors import ToolError
 
-__all__ = ["HEADERS", "TOOLS", "Finding", "Tool", "doctor", "find", "require", "tool_environment"]
+__all__ = [
+    "HEADERS", "TOOLS", "Finding", "Tool", "cache_directory", "doctor", "find", "require", "tool_environment",
+]  # fmt: skip
 
 VERSION_SECONDS = 20
 """A tool that does not tell its version within this time is taken as broken."""
@@ -151,3 +153,10 @@ def _examine(tool: Tool) -> Finding:
         least = ".".join(f"{part:03}" if index else str(part) for index, part in enumerate(tool.least))
         return Finding(tool, path, version, f"too old; {least} or later is needed")
     return Finding(tool, path, version, None)
+
+
+def cache_directory() -> Path:
+    """$HWGEN_CACHE, else hwgen in $XDG_CACHE_HOME or ~/.cache."""
+    if own := os.environ.get("HWGEN_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hwgen"

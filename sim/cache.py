@@ -14,21 +14,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import BuildError
+from ..toolchain import cache_directory
 
-__all__ = ["cache_directory", "cached", "content_key"]
+__all__ = ["cached", "content_key"]
 
 KEEP = 64
 """Folders of a kind that stay, however old."""
 ADVICE = "set HWGEN_CACHE to another directory"
 IDLE = 6 * 3600
 """Seconds after which a folder may go; no simulation lies idle so long between its build and its start."""
-
-
-def cache_directory() -> Path:
-    """$HWGEN_CACHE, else hwgen in $XDG_CACHE_HOME or ~/.cache."""
-    if own := os.environ.get("HWGEN_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hwgen"
 
 
 def content_key(*parts: str) -> str:

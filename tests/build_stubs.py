@@ -2,6 +2,7 @@
 
 import sys
 import types
+from types import SimpleNamespace
 
 from sample_model import hand_plan
 
@@ -21,6 +22,9 @@ def install(monkeypatch):
         "hwgen.plan.describe": {"describe": lambda plan: f"plan of {plan.network.name}\n"},
         "hwgen.backend.verilog": {
             "emit": emitted,
+            "emit_modules": lambda plan, kept, progress: SimpleNamespace(
+                files=emitted(plan), made=1, kept=0, damaged=0
+            ),
             "build_number": lambda plan: NUMBER + len(plan_to_json(plan)),
         },
     }

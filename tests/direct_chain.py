@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 
 from hwgen.backend import verilog
 from hwgen.backend.convert import convert
+from hwgen.backend.requests import stage_requests
 from hwgen.gateware.core import Core
 from hwgen.gateware.flow import channel_shape
 from hwgen.gateware.router import Router
@@ -82,7 +83,9 @@ class DirectChain(wiring.Component):
 def direct_files(plan, depth=4):
     """Verilog of a DirectChain under the name of a single device."""
     files = {}
-    modules = [tuple(verilog._stage(plan, p, files) for p in plan.on(k)) for k in range(len(plan.boards))]
+    engines = [[stage_requests(plan, planned) for planned in plan.on(k)] for k in range(len(plan.boards))]
+    modules = [tuple(engine.name for _, engine in own) for own in engines]
+    files |= {f"verilog/{one.name}.v": one.text() for own in engines for pair in own for one in pair}
     chain = DirectChain(plan, verilog.build_number(plan), modules, depth)
     files[f"verilog/{verilog.TOP}.v"] = convert(chain, verilog.TOP)
     return files

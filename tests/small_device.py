@@ -16,6 +16,7 @@ from hwgen import cli
 from hwgen.backend import verilog
 from hwgen.backend.build import MANIFEST, load_build
 from hwgen.backend.convert import convert
+from hwgen.backend.requests import stage_requests
 from hwgen.data import Dataset
 from hwgen.gateware.core import Core
 from hwgen.plan.serial import plan_to_json
@@ -76,7 +77,9 @@ def with_data(build, seed, batches=5, extreme=False, **update):
 def emitted_beside(build, plan):
     """The build under a plan in which few stages are different: what is equal is not emitted again."""
     files = dict(build.files)
-    modules = tuple(verilog._stage(plan, planned, files) for planned in plan.stages)
+    engines = [stage_requests(plan, planned) for planned in plan.stages]
+    files |= {f"verilog/{one.name}.v": one.text() for pair in engines for one in pair}
+    modules = tuple(engine.name for _, engine in engines)
     core = Core(plan, verilog.build_number(plan), modules)
     files[f"verilog/{verilog.TOP}.v"] = convert(core, verilog.TOP)
     return dataclasses.replace(build, plan=plan, files=files)

@@ -55,18 +55,22 @@ def build(
     *,
     seed: int = 0,
     cluster: str | None = None,
-    progress: Callable[[str], None] = lambda step: None,
+    kept: Path | None = None,
+    progress: Callable[..., None] = lambda text, done=None, total=None: None,
 ) -> dict[str, Any]:
     """Builds the model of the Python file ``source`` into directory ``out``; the result of docs/result.md.
 
     ``cluster`` names the boards ("vc709*3", a cluster.toml; None: the model's own, else a device by itself).
-    The same source, seed and cluster give the same files, except the seconds in result.json. ``progress`` is told each
-    step as it begins. Raises an HwgenError, and leaves ``out`` as it was, if something is wrong.
+    ``kept`` is a directory of finished modules, which are not made again; so a build that was stopped goes on where
+    it was. The same source, seed and cluster give the same files, except result.json, which says how long it took and
+    how many modules were there. ``progress`` is told each step as it begins, and how many boards of how many are done.
+    Raises an HwgenError, and leaves ``out`` as it was, if something is wrong.
     """
     from ..frontend.loader import load_source
     from ..plan.describe import describe
     from ..plan.planner import plan_network
-    from .verilog import build_number, emit  # loads Amaranth
+    from .kept import Kept  # loads Amaranth
+    from .verilog import build_number, emit_modules
 
     start = time.monotonic()
     before = _earlier_files(out)
@@ -75,7 +79,12 @@ def build(
     progress("planning")
     plan = plan_network(loaded.network, cluster=resolve_cluster(cluster, loaded.model))
     progress("emitting Verilog")
-    verilog = emit(plan)
+    emission = emit_modules(
+        plan,
+        Kept(kept) if kept is not None else None,
+        lambda k, of: progress("emitting Verilog: board", k, of),
+    )
+    verilog = emission.files
     files: dict[str, str | bytes] = {
         "plan.json": plan_to_json(plan),
         "plan.txt": describe(plan),
@@ -98,6 +107,9 @@ def build(
         "seed": seed,
         "seconds": round(time.monotonic() - start, 3),
         "random_data": loaded.given is None,
+        "modules_made": emission.made,
+        "modules_kept": emission.kept,
+        "modules_damaged": emission.damaged,
         "verilog_files": len(verilog),
         "verilog_bytes": sum(len(text.encode()) for text in verilog.values()),
         **_predictions(plan),

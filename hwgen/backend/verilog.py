@@ -1,34 +1,37 @@
-"""Verilog of a plan: every distinct tile and stage once, and the device that puts them together."""
+"""Verilog of a plan: every distinct tile, stage and link end once, and the devices that put them together."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import replace
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-from .. import __version__
-from ..gateware.array import Array
-from ..gateware.board import Board, link_end
-from ..gateware.core import Core
-from ..gateware.emitted import Emitted
-from ..gateware.link.end import LinkEnd
-from ..gateware.stage import StageEngine, array_offsets, array_shape
-from ..plan.links import LinkPlan
-from ..plan.part import WHOLE
-from ..plan.plan import Plan, StagePlan
-from .convert import convert
+from ..errors import ToolError
+from ..plan.plan import Plan
+from .kept import Kept
+from .requests import TOP, Request, board_top, build_number, link_module, requests
 
-__all__ = ["TOP", "board_top", "build_number", "emit", "link_module"]
+__all__ = ["TOP", "Emission", "board_top", "build_number", "emit", "emit_modules", "link_module"]
 
-TOP = "hwgen_core"
-
-
-def _digest(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+LARGE = 1000
+"""Multipliers from which on starting further processes pays."""
+MOST_PROCESSES = 8
+"""Each takes up to 0.7 GB for a board of 3,600 multipliers."""
 
 
-def build_number(plan: Plan) -> int:
-    """32 bits of the plan's hash, shown by the device's ``build`` register."""
-    return int(_digest(__version__, plan), 16)
+@dataclass(frozen=True)
+class Emission:
+    """Verilog ``files`` by path; how many modules were ``made``, taken from those ``kept``, found ``damaged`` there."""
+
+    files: dict[str, str]
+    made: int
+    kept: int
+    damaged: int
 
 
 def emit(plan: Plan) -> dict[str, str]:
@@ -37,71 +40,64 @@ def emit(plan: Plan) -> dict[str, str]:
     A stage that differs from another one only in its name shares its module, and so do tiles. Raises
     ToolError if Yosys breaks off, as it does on a full disk.
     """
-    files: dict[str, str] = {}
-    if not plan.links:
-        modules = tuple(_stage(plan, planned, files) for planned in plan.stages)
-        files[f"verilog/{TOP}.v"] = convert(Core(plan, build_number(plan), modules), TOP)
-        return files
-    ends: dict[str, LinkEnd] = {}
-    for index in range(len(plan.boards)):
-        modules = tuple(_stage(plan, planned, files) for planned in plan.on(index))
-        sides = {"up": index - 1, "down": index}
-        own = {
-            side: _end(plan.links[k], side, files, ends)
-            for side, k in sides.items()
-            if 0 <= k < len(plan.links)
-        }
-        board = Board(plan, index, build_number(plan), modules, own)
-        files[f"verilog/{board_top(index)}.v"] = convert(board, board_top(index))
-    return files
+    return emit_modules(plan).files
 
 
-def board_top(index: int) -> str:
-    """Verilog module of a board of a chain."""
-    return f"hwgen_board{index}"
+def emit_modules(
+    plan: Plan, kept: Kept | None = None, progress: Callable[[int, int], None] = lambda boards, of: None
+) -> Emission:
+    """As :func:`emit`; modules found in ``kept`` are not made again, and others are put there as soon as they are made.
+
+    ``progress`` is told for how many boards, of how many, everything is there.
+    """
+    wanted = requests(plan)
+    texts: dict[str, str] = {}
+    if kept is not None:
+        texts = {one.name: text for one in wanted if (text := kept.get(one.key)) is not None}
+    missing = [one for one in wanted if one.name not in texts]
+    found = len(texts)
+    for one, text in _made(missing, plan.multipliers):
+        texts[one.name] = text
+        if kept is not None:
+            kept.put(one.key, text)
+        open_boards = {one.board for one in missing if one.name not in texts}
+        progress(len(plan.boards) - len(open_boards), len(plan.boards))
+    if kept is not None and missing:
+        kept.prune()
+    files = {f"verilog/{one.name}.v": texts[one.name] for one in wanted}
+    return Emission(files, len(missing), found, kept.damaged if kept is not None else 0)
 
 
-def link_module(link: LinkPlan, side: str) -> str:
-    """Verilog module of a link's end at the board whose ``side`` ("up", "down") it is on."""
-    depths = tuple(tuple(c.depth for c in channels) for channels in (link.down, link.up))
-    shape = depths if side == "down" else depths[::-1]
-    return f"hwgen_link_{_digest(link.width, shape, link.frame_words, link.replay_words)}"
+def _made(missing: Sequence[Request], multipliers: int) -> Iterator[tuple[Request, str]]:
+    """Every request with its text, as they are done; in several processes if that pays."""
+    processes = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(missing))
+    if processes < 2 or multipliers < LARGE:
+        yield from ((one, one.text()) for one in missing)
+        return
+    with _processes(processes) as pool:
+        waiting: dict[Future[str], Request] = {pool.submit(one.text): one for one in missing}
+        try:
+            yield from ((waiting[done], done.result()) for done in as_completed(waiting))
+        except BrokenProcessPool:
+            raise ToolError(
+                "emission: a process that makes modules was killed; it may have had too little memory"
+            ) from None
 
 
-def _end(link: LinkPlan, side: str, files: dict[str, str], ends: dict[str, LinkEnd]) -> Emitted:
-    """A link's end, emitted once for all that are equal."""
-    name = link_module(link, side)
-    if name not in ends:
-        ends[name] = link_end(link, side)
-        files[f"verilog/{name}.v"] = convert(ends[name], name)
-    return Emitted(ends[name], name, {"link": side})
-
-
-def _stage(plan: Plan, planned: StagePlan, files: dict[str, str]) -> str:
-    tile_name = _tile(plan, planned, files)
-    network = replace(plan.network, stages=(), name="")
-    index = planned.stage.index if plan.network.update.rounding == "stochastic" else 0
-    anonymous = replace(planned, stage=replace(planned.stage, name="", index=index), board=0)
-    parts: list[object] = [network, anonymous]
-    if planned.part != WHOLE:
-        parts.append(replace(plan.whole(planned), name="", index=index))
-    name = f"hwgen_stage_{_digest(*parts)}"
-    path = f"verilog/{name}.v"
-    if path not in files:
-        files[path] = convert(StageEngine(plan.network, planned, tile_name), name)
-    return name
-
-
-def _tile(plan: Plan, planned: StagePlan, files: dict[str, str]) -> str:
-    fold = planned.fold
-    offsets = array_offsets(planned, plan.whole(planned))
-    array = Array(array_shape(plan.network, planned), fold.pk, fold.pn, planned.tile, offsets)
-    array._MustUse__silence = True  # only asked for its tile
-    tile = array.make_tile()
-    name = f"hwgen_tile_{_digest(tile.shape, tile.tk, tile.tn, tile.offsets)}"
-    path = f"verilog/{name}.v"
-    if path in files:
-        tile._MustUse__silence = True
-    else:
-        files[path] = convert(tile, name)
-    return name
+@contextmanager
+def _processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end at once if the block is left early; Ctrl-C reaches only this one."""
+    context = multiprocessing.get_context("fork")
+    pool = ProcessPoolExecutor(
+        count, context, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+    )
+    try:
+        yield pool
+        pool.shutdown()
+    except BaseException:
+        workers = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.kill()
+            worker.join()
+        raise

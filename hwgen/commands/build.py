@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..toolchain import cache_directory
 from . import report
 from .cluster import add_cluster_argument
 
@@ -36,7 +37,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     with report.Progress() as progress, contextlib.redirect_stdout(sys.stderr):  # the model file may print
         result = build(
-            arguments.source, arguments.out, seed=arguments.seed, cluster=arguments.cluster, progress=progress
+            arguments.source,
+            arguments.out,
+            seed=arguments.seed,
+            cluster=arguments.cluster,
+            kept=cache_directory() / "modules",
+            progress=progress,
         )
     report.show(result, _text(result, arguments.out), arguments.json)
     return 0

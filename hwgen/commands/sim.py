@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _full_disk(arguments: argparse.Namespace) -> Path | None:
     """The first place that a simulation writes to and that has no space; the errors of tools do not tell."""
-    from ..sim.cache import cache_directory
+    from ..toolchain import cache_directory
 
     own: list[Path | None] = [arguments.trace, arguments.dump]
     places = [Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), cache_directory(), *own]

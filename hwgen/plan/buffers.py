@@ -4,16 +4,19 @@ for."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .geometry import Axis, Geometry, free_before, min_col_rows, min_rows
+from .part import like_part
 from .plan import Depths, StagePlan
 from .schedule import pool_geometry
 from .times import StageTimes
 
-__all__ = ["least_depths", "stall_free_depths"]
+__all__ = ["least_depths", "shared_depths", "stall_free_depths"]
 
 Ints = NDArray[np.int64]
 
@@ -128,3 +131,24 @@ def stall_free_depths(planned: StagePlan, times: StageTimes) -> Depths:
         mask_words=mask,
         argmax_words=argmax,
     )
+
+
+def shared_depths(stages: Sequence[StagePlan]) -> tuple[StagePlan, ...]:
+    """Parts of a stage that differ in nothing but a few words of their buffers get those of the deepest one.
+
+    Then they are one engine, emitted and checked once. Of the middle parts of a cut each keeps a sample a little
+    shorter than the one before.
+    """
+
+    def like(planned: StagePlan) -> tuple[object, ...]:
+        own = replace(planned.stage, name="")
+        return own, planned.folding, planned.tile, planned.storage, like_part(planned.part)
+
+    alike: dict[tuple[object, ...], list[Depths]] = {}
+    for planned in stages:
+        alike.setdefault(like(planned), []).append(planned.depths)
+    return tuple(replace(planned, depths=_deepest(alike[like(planned)])) for planned in stages)
+
+
+def _deepest(depths: Sequence[Depths]) -> Depths:
+    return Depths(**{each.name: max(getattr(one, each.name) for one in depths) for each in fields(Depths)})

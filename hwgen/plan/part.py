@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ..ir.stage import Stage
 from .rows import Rows, rows_of
 
-__all__ = ["CUTS", "WHOLE", "Part", "part_stage"]
+__all__ = ["CUTS", "WHOLE", "Part", "like_part", "part_stage"]
 
 CUTS = ("output_channels", "input_channels", "groups", "rows")
 """Where a stage can be cut; docs/chain.md tells what then crosses."""
@@ -111,6 +111,15 @@ class Part:
 
 
 WHOLE = Part()
+
+
+def like_part(part: Part) -> Part:
+    """The same for parts whose engines are alike: a cut by channels tells them how many channels, not which, and
+    whether others lie before and behind, not how many."""
+    if part.cut == "whole" or part.shares_weights:
+        return part
+    index = 0 if part.first else 1
+    return replace(part, index=index, count=index + 1 + (not part.last), low=0, high=part.high - part.low)
 
 
 def part_stage(stage: Stage, part: Part, board: int) -> Stage:

@@ -11,7 +11,7 @@ from ..ir.stage import Network, Wish
 from ..target import Cluster
 from . import latency as L
 from .budget import check_budgets, multiplier_room
-from .buffers import stall_free_depths
+from .buffers import shared_depths, stall_free_depths
 from .chain import chain_links, cut_layout, layout_stages, with_channel_depths
 from .cuts import Chooser, Cut, balanced_cuts
 from .errors import BudgetError, CapacityError
@@ -89,7 +89,7 @@ def plan_layout(
         replace(planned, depths=stall_free_depths(planned, events)) if events.backward else planned
         for planned, events in zip(plan.stages, times.stages, strict=True)
     )
-    plan = replace(plan, stages=_dealt(replace(plan, stages=deep), pace))
+    plan = replace(plan, stages=shared_depths(_dealt(replace(plan, stages=deep), pace)))
     if cluster is not None:
         check_budgets(plan, cluster, pace)
     prediction = predict(plan)
