@@ -189,6 +189,8 @@ def test_errors_of_processes_arrive_and_end_them(plan, monkeypatch):
     monkeypatch.setattr(Request, "text", text)
     with pytest.raises(ToolError, match=re.compile("yosys: hwgen_")):
         emit(plan)
+    for child in multiprocessing.active_children():
+        child.join(10)
     assert not multiprocessing.active_children()
 
 
