@@ -95,9 +95,7 @@ def _processes(count: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
         pool.shutdown()
     except BaseException:
-        workers = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
+        for worker in list((pool._processes or {}).values()):
             worker.kill()
-            worker.join()
+        pool.shutdown()  # waits; futures that were cancelled would trip over the broken pool (CPython 3.11)
         raise
