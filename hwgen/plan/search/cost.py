@@ -55,7 +55,10 @@ class Line:
                 (2 * math.ceil(link.latency * self.clock / link.clock_mhz) + 4 * FRAME_WORDS) * rate
             )
             replay = max(8 * FRAME_WORDS, 1 << (2 * link.latency + 4 * FRAME_WORDS - 1).bit_length())
-            found += (("replay", 1, replay, link.width), ("received", 4, ceil_div(trip, 2), link.width))
+            found += (
+                ("replay", 1, replay, link.width, 1, False),
+                ("received", 4, ceil_div(trip, 2), link.width, 1, False),
+            )
         widths = [link.width for link in self.cluster.links[max(0, board - 1) : board + 1]]
         logic = board_base(widths, board == len(self.cluster.boards) - 1)
         return load_of(self.cluster.boards[board].device, 0, logic, found)

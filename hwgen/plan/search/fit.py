@@ -38,6 +38,8 @@ class Load:
     memories: Memories
     mems: tuple[tuple[int, float, float, float], ...]
     floor: float
+    tables: int = 0
+    """LUTs of memories that are read without a clock: nothing else can hold them."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ def deal(room: Room, loads: Sequence[Load]) -> Dealt | None:
     if left < 0:
         return None
     mems = sorted((mem for load in loads for mem in load.mems), key=lambda mem: mem[3] / mem[1])
-    bram, luts = sum(mem[0] * mem[1] for mem in mems), 0.0
+    bram, luts = sum(mem[0] * mem[1] for mem in mems), float(sum(load.tables for load in loads))
+    if luts > left:
+        return None
     rest = []
     for count, blocks, ultra, each in mems:
         moved = 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..layout import Storage
+from ..memories import BYTE
 from .layer import Layer, ceil_div
 from .options import Choice, Sizes
 
-__all__ = ["Flight", "Memories", "memories"]
+__all__ = ["Flight", "Memories", "Memory", "memories"]
 
 SPARE_ROWS = 2
 """Row slots beyond what a window needs, so that the next row is written while one is read."""
@@ -24,80 +25,101 @@ class Flight:
     argmax: float
 
 
-Memories = tuple[tuple[str, int, int, int], ...]
-"""(name, count, depth in words, width in bits)."""
+Memory = tuple[str, int, int, int, int, bool]
+"""(name, count, depth in words, width in bits, read ports, read without a clock)."""
+Memories = tuple[Memory, ...]
 
 
 def memories(
     layer: Layer, axis: str, sizes: Sizes, choice: Choice, flight: Flight, storage: Storage, last: bool
 ) -> Memories:
-    """All memories of a share but those of links. ``last``: it rounds forward sums (else it hands them on)."""
-    stage, folding = layer.stage, choice.folding
-    found = list(_weights(layer, choice, storage))
-    window = stage.window
+    """The memories of a share, as plan.memories lists those of its plan: but for small FIFOs, with depths by samples in
+    flight. ``last``: it rounds forward sums (else it hands them on)."""
+    stage, folding, pn = layer.stage, choice.folding, choice.pn
+    window, b = stage.window, folding.b
     kh, kw = window.kernel
     down = kh if folding.u == window.positions else 1
     across = kw if folding.u > 1 else 1
     words = sizes.groups * ceil_div(sizes.cin, folding.pc)
     row = ceil_div(window.width, across * window.dilation[1]) * window.dilation[1] * words
-    banks = down * across
+    x_bits, col_bits = folding.pc * stage.x.width, folding.pc * stage.col_bits
 
-    def rows(count: float) -> int:
-        return max(1, ceil_div(ceil_div(int(count * 16), 16), down))
+    def banks(name: str, rows: float, width: int, reads: int = 1) -> Memory:
+        return (name, down * across, max(1, ceil_div(int(rows + 0.999), down)) * row, width, reads, False)
 
     span = window.dilation[0] * (kh - 1) + 1
-    block_rows = ceil_div(folding.b, window.out_width) * window.stride[0]
+    block_rows = ceil_div(b, window.out_width) * window.stride[0]
     near = min(span + block_rows + SPARE_ROWS * window.stride[0], 2 * sizes.x_rows + SPARE_ROWS)
-    found.append(("window", banks, rows(near) * row, folding.pc * stage.x.width))
-    if not stage.frozen and not storage.again:
-        kept = max(sizes.x_rows, flight.x * sizes.x_rows) + SPARE_ROWS
-        found.append(("store", banks, rows(kept) * row, folding.pc * stage.x.width))
-    elif storage.again:
-        found.append(("store", banks, rows(near) * row, folding.pc * stage.x.width))
-    if stage.dx is not None:
-        found.append(("col2im", banks, rows(near) * row, folding.pc * stage.col_bits + 2))
+    found = [*_weights(layer, axis, choice, storage), banks("window", near, x_bits)]
+    if not stage.frozen:
+        kept = near if storage.again else max(1.0, flight.x) * sizes.x_rows + SPARE_ROWS
+        found.append(banks("store", kept, x_bits))
     y_words = sizes.groups * choice.fn
-    block = folding.b * y_words
+    sums = stage.acc_bits if last else stage.psum_bits
+    if b > 1:
+        found.append(("sums", pn, b, sums, 1, True))
+    if b > 1 and y_words > 1:
+        width = sums if axis == "input_channels" else stage.y.width
+        found.append(("reorder", 1, 2 * b * y_words, pn * width, 1, False))
     if layer.backs:
-        found.append(("replay", 1, 2 * block, choice.pn * stage.dy.width))
-    sums = axis == "input_channels"
-    if folding.b > 1 and y_words > 1:
-        found.append(("reorder", 1, 2 * block, choice.pn * (stage.acc_bits if sums else stage.y.width)))
-    if not last:
-        return tuple(found)
+        found.append(("replay", 1, 2 * b * y_words, pn * stage.dy.width, 1, False))
+    if stage.dx is not None:
+        found.append(banks("col2im", near, col_bits, 2))
+        found += [("back", choice.pk, b, stage.back_bits, 1, True)] if b > 1 else []
+    if axis == "rows":
+        found += _turns(layer, sizes, choice, row * across, y_words)
     pixels = sizes.rows * window.out_width
-    if stage.relu and layer.backs:
-        found.append(("mask", 1, int(max(1.0, flight.masks) * pixels) * y_words, choice.pn))
-    if stage.pool is not None:
+    if last and stage.relu and layer.backs:
+        found.append(("mask", 1, int(max(1.0, flight.masks) * pixels) * y_words, pn, 1, False))
+    if last and stage.pool is not None:
         found += _pool(layer, sizes, choice, flight, y_words)
     return tuple(found)
 
 
-def _weights(layer: Layer, choice: Choice, storage: Storage) -> Memories:
-    stage = layer.stage
+def _turns(layer: Layer, sizes: Sizes, choice: Choice, row: int, y_words: int) -> list[Memory]:
+    """What waits for its turn in a cut by rows (plan.turns): about a turn of every tensor that passes."""
+    stage, pc = layer.stage, choice.folding.pc
+    turn = ceil_div(sizes.x_rows, sizes.turns) * row
+    y_turn = ceil_div(sizes.rows, sizes.turns * layer.conv_rows) * stage.out_shape[1] * y_words
+    found: list[Memory] = [
+        ("turn x", 1, turn, pc * stage.x.width, 1, False),
+        ("turn y", 2, y_turn, choice.pn * stage.y.width, 1, False),
+    ]
+    if layer.backs:
+        found.append(("turn dy", 1, y_turn, choice.pn * stage.dy.width, 1, False))
+    if stage.dx is not None:
+        found.append(("turn sums", 1, turn, pc * stage.col_bits, 1, False))
+        found.append(("turn dx", 2, turn, pc * stage.dx.width, 1, False))
+    return found
+
+
+def _weights(layer: Layer, axis: str, choice: Choice, storage: Storage) -> list[Memory]:
+    stage, tk = layer.stage, choice.tile[0]
     if choice.depth == 1:
-        return ()
-    tk, tn = choice.tile
-    held = stage.master.width if storage.master == "here" else stage.w.width
-    columns = ("weights", choice.pk // tk * choice.pn, choice.depth, tk * (held + layer.grad))
-    if not storage.copy:
-        return (columns,)
-    return columns, ("copy", choice.pk * (choice.pn // tn), choice.depth, tn * stage.w.width)
+        return []
+    alone = storage.master == "here" and (stage.frozen or axis != "rows")
+    widths = {"masters": stage.master.width if storage.master == "here" else stage.w.width}
+    widths |= {"copy": stage.w.width} if storage.copy else {}
+    widths |= {"sums of gradients": layer.grad} if layer.grad else {}
+    count = choice.pes // tk
+    lanes = {name: width if alone else ceil_div(width, BYTE) * BYTE for name, width in widths.items()}
+    return [(name, count, choice.depth, tk * lane, 1, False) for name, lane in lanes.items()]
 
 
-def _pool(
-    layer: Layer, sizes: Sizes, choice: Choice, flight: Flight, y_words: int
-) -> list[tuple[str, int, int, int]]:
+def _pool(layer: Layer, sizes: Sizes, choice: Choice, flight: Flight, y_words: int) -> list[Memory]:
     stage = layer.stage
     assert stage.pool is not None
     row = stage.pool.width * y_words
     kh = stage.pool.kernel[0]
-    found = [("pool", 1, (kh + 2 * stage.pool.stride[0]) * row, choice.pn * stage.y.width)]
+    found: list[Memory] = [
+        ("pool", 1, (kh + 2 * stage.pool.stride[0]) * row, choice.pn * stage.y.width, 1, False)
+    ]
     if layer.backs:
-        found.append(
-            ("pool adjoint", 1, (kh + 2 * stage.pool.stride[0]) * row, choice.pn * stage.pool_back_bits)
-        )
+        depth = (kh + 2 * stage.pool.stride[0]) * row
+        found.append(("pool adjoint", 1, depth, choice.pn * stage.pool_back_bits, 2, False))
         pixels = sizes.rows // layer.conv_rows * stage.out_shape[1]
         bits = max(1, (stage.pool.positions - 1).bit_length())
-        found.append(("argmax", 1, int(max(1.0, flight.argmax) * pixels) * y_words, choice.pn * bits))
+        found.append(
+            ("argmax", 1, int(max(1.0, flight.argmax) * pixels) * y_words, choice.pn * bits, 1, False)
+        )
     return found

@@ -23,13 +23,14 @@ TILE_ROWS, TILE_COLUMNS = 9, 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """Extents of a share: channels of a group, groups, rows of the convolution and of x."""
+    """Extents of a share: channels of a group, groups, rows of the convolution and of x; turns of its rows."""
 
     cin: int
     n: int
     groups: int
     rows: int
     x_rows: int
+    turns: int = 1
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def sizes_of(layer: Layer, axis: str, size: int, turns: int = 1) -> Sizes:
         size if axis == "groups" else stage.groups,
         rows,
         x_rows,
+        min(turns, size) if axis == "rows" else 1,
     )
 
 
@@ -106,16 +108,22 @@ def _wishes(layer: Layer, axis: str, sizes: Sizes) -> tuple[int | None, int | No
     return pc, pn
 
 
-def choices(layer: Layer, axis: str, sizes: Sizes, pace: int, word: int) -> list[Choice]:
+def choices(
+    layer: Layer, axis: str, sizes: Sizes, pace: int, word: int, in_turns: bool = False
+) -> list[Choice]:
     """Foldings of a share that keep ``pace``, fewest PEs first, each with less memory than those before it; [] if none.
 
-    ``word`` bits lie in memory beside every PE's multipliers for one weight.
+    ``word`` bits lie in memory beside every PE's multipliers for one weight. ``in_turns``: forward and
+    backward take turns at it, in whole blocks.
     """
     stage = layer.stage
     grid = _grid(tuple(layer.us), stage.window.positions, sizes.cin, sizes.n, *_wishes(layer, axis, sizes))
     u, pc, cgs, fk, pn, fn = grid
     width = stage.window.out_width
     pixels = sizes.rows * width
+    if in_turns:
+        period = min(layer.b, pixels)
+        pixels = ceil_div(pixels, period) * period
     depth = sizes.groups * fk * fn
     fits = (pixels * depth <= pace) & (depth <= MAX_PES) & (u * pc * pn <= MAX_PES)
     # A word a cycle enters the row buffers and the pool; the pool reads one a position.

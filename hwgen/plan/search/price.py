@@ -39,17 +39,22 @@ class Taken:
 def load_of(device: Device, dsp: int, logic: tuple[int, int], found: Memories) -> Load:
     """A load from its memories."""
     rams = rams_of(device)
-    mems, floor = [], 0.0
-    for _, count, depth, width in found:
-        blocks = rams.taken(depth, width, "block").bram if device.bram else math.inf
-        ultra = float(rams.taken(depth, width, "ultra").uram) if device.uram else math.inf
-        luts = math.inf
-        if depth <= SHALLOW:
-            tables = rams.taken(depth, width, "distributed")
+    mems, floor, fixed = [], 0.0, 0
+    for _, count, depth, width, reads, tables_only in found:
+        blocks, ultra, luts = math.inf, math.inf, math.inf
+        if device.bram and not tables_only:
+            blocks = rams.taken(depth, width, "block", reads).bram
+        if device.uram and not tables_only:
+            ultra = float(rams.taken(depth, width, "ultra", reads).uram)
+        if depth <= SHALLOW or tables_only:
+            tables = rams.taken(depth, width, "distributed", reads, tables_only)
             luts = float(tables.tables + tables.lut)
+        if tables_only:
+            fixed += count * int(luts)
+            continue
         mems.append((count, blocks, ultra, luts))
         floor += count * blocks if luts >= DEEP * blocks and not device.uram else 0.0
-    return Load(dsp, *logic, found, tuple(mems), floor)
+    return Load(dsp, *logic, found, tuple(mems), floor, fixed)
 
 
 @dataclass
@@ -78,7 +83,7 @@ class Prices:
         word = (stage.master.width if storage.master == "here" else stage.w.width) + layer.grad
         each = layer.dsps(device.dsp_widths)
         found = []
-        for choice in choices(layer, share.axis, sizes, self.pace, word):
+        for choice in choices(layer, share.axis, sizes, self.pace, word, not storage.copy):
             own = memories(layer, share.axis, sizes, choice, self.flights[share.layer], storage, last)
             found.append(
                 (
