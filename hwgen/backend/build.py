@@ -15,6 +15,7 @@ from .. import __version__
 from ..data import Dataset
 from ..errors import BuildError
 from ..frontend.dsl import Model
+from ..frontend.loader import Source
 from ..ir.initial import Parameters
 from ..plan.plan import Plan, StagePlan
 from ..plan.serial import plan_from_json, plan_to_json
@@ -55,12 +56,14 @@ def build(
     *,
     seed: int = 0,
     cluster: str | None = None,
+    plan: Path | None = None,
     kept: Path | None = None,
     progress: Callable[..., None] = lambda text, done=None, total=None: None,
 ) -> dict[str, Any]:
     """Builds the model of the Python file ``source`` into directory ``out``; the result of docs/result.md.
 
     ``cluster`` names the boards ("vc709*3", a cluster.toml; None: the model's own, else a device by itself).
+    ``plan`` is a file that ``hwgen plan`` wrote: it says the boards, cuts and foldings, and ``cluster`` is not asked.
     ``kept`` is a directory of finished modules, which are not made again; so a build that was stopped goes on where
     it was. The same source, seed and cluster give the same files, except result.json, which says how long it took and
     how many modules were there. ``progress`` is told each step as it begins, and how many boards of how many are done.
@@ -68,7 +71,6 @@ def build(
     """
     from ..frontend.loader import load_source
     from ..plan.describe import describe
-    from ..plan.planner import plan_network
     from .kept import Kept  # loads Amaranth
     from .verilog import build_number, emit_modules
 
@@ -77,22 +79,22 @@ def build(
     progress(f"loading {source}")
     loaded = load_source(source, seed)
     progress("planning")
-    plan = plan_network(loaded.network, cluster=resolve_cluster(cluster, loaded.model))
+    planned = _plan(loaded, cluster, plan)
     progress("emitting Verilog")
     emission = emit_modules(
-        plan,
+        planned,
         Kept(kept) if kept is not None else None,
         lambda k, of: progress("emitting Verilog: board", k, of),
     )
     verilog = emission.files
     files: dict[str, str | bytes] = {
-        "plan.json": plan_to_json(plan),
-        "plan.txt": describe(plan),
-        "parameters.npz": pack(_parameter_tensors(plan, loaded.parameters)),
+        "plan.json": plan_to_json(planned),
+        "plan.txt": describe(planned),
+        "parameters.npz": pack(_parameter_tensors(planned, loaded.parameters)),
         "data.npz": pack({name: getattr(loaded.dataset, name) for name in TENSORS}),
         **verilog,
     }
-    number = f"0x{build_number(plan):08x}"
+    number = f"0x{build_number(planned):08x}"
     manifest = {
         "format": FORMAT,
         "hwgen": __version__,
@@ -112,12 +114,26 @@ def build(
         "modules_damaged": emission.damaged,
         "verilog_files": len(verilog),
         "verilog_bytes": sum(len(text.encode()) for text in verilog.values()),
-        **_predictions(plan),
+        **_predictions(planned),
     }
     progress(f"writing {out}")
     written = {**files, MANIFEST: _json(manifest), RESULT: _json(result)}
     write_tree(out, written, remove=before)
     return result
+
+
+def _plan(loaded: Source, cluster: str | None, path: Path | None) -> Plan:
+    """The plan of a file, else the planner's."""
+    from ..plan.file import plan_from_file, read_plan
+    from ..plan.planner import plan_network
+
+    if path is None:
+        return plan_network(loaded.network, cluster=resolve_cluster(cluster, loaded.model))
+    if cluster is not None:
+        raise BuildError(
+            f"--cluster {cluster} beside --plan {path}, which names its boards; give one of them"
+        )
+    return plan_from_file(read_plan(path), loaded.network)
 
 
 def resolve_cluster(spec: str | None, model: Model) -> Cluster | None:

@@ -29,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
     add_cluster_argument(parser)
+    parser.add_argument(
+        "--plan", metavar="FILE", type=Path, help="boards, cuts and foldings of a file that hwgen plan wrote"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.out,
             seed=arguments.seed,
             cluster=arguments.cluster,
+            plan=arguments.plan,
             kept=cache_directory() / "modules",
             progress=progress,
         )

@@ -14,6 +14,7 @@ from .layout import Storage
 from .search.cost import Line
 from .search.fit import Room
 from .search.layer import Layer, Share
+from .search.memory import Memories
 from .search.price import Prices
 from .search.search import NOMINAL, Search, fewest_boards
 
@@ -159,8 +160,8 @@ def _lacks(line: Line, prices: Prices, board: int, share: Share) -> str:
     return f"{blocks:,g} block RAMs, less what {others} hold, of the {room.bram:,}"
 
 
-def _bits(memories: Sequence[tuple[str, int, int, int]]) -> int:
-    return sum(count * depth * width for _, count, depth, width in memories)
+def _bits(memories: Memories) -> int:
+    return sum(count * depth * width for _, count, depth, width, *_ in memories)
 
 
 def _room_bits(room: Room) -> int:

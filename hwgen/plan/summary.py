@@ -135,7 +135,7 @@ class _Summary:
             multipliers=fold.multipliers,
             dsp=each * choice.pes,
             useful=_round(products / (fold.multipliers * self.pace)),
-            memories=tuple(MemoryReport(*memory) for memory in load.memories),
+            memories=tuple(MemoryReport(*memory[:4]) for memory in load.memories),
         )
 
     def _board(self, index: int) -> BoardReport:
