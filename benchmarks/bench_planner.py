@@ -10,7 +10,7 @@ from typing import Any
 
 from hwgen.frontend.loader import load_source
 from hwgen.ir.stage import Network
-from hwgen.plan.search.search import Found, Search, fewest_boards, usual_storages
+from hwgen.plan.search.search import Found, Search, fewest_at_all, usual_storages
 from hwgen.target import Board, Cluster, Fill, Link
 
 from .command import EXAMPLES
@@ -106,7 +106,7 @@ def run() -> dict[str, Any]:
         {
             "network": name,
             "storage": stored,
-            "fewest_boards": fewest_boards(
+            "fewest_boards": fewest_at_all(
                 network, board(), LINKS["125 Gb/s"], slowest, usual_storages(network, copy, master)
             ),
         }

@@ -16,7 +16,7 @@ from .search.fit import Room
 from .search.layer import Layer, Share
 from .search.memory import Memories
 from .search.price import Prices
-from .search.search import NOMINAL, Search, fewest_boards
+from .search.search import NOMINAL, Search, fewest_at_all
 
 __all__ = ["pin_problems", "refusal", "slow_pace"]
 
@@ -229,7 +229,7 @@ def _advice(network: Network, cluster: Cluster, storages: Sequence[Storage]) -> 
     (board,) = kinds
     link = cluster.links[0] if cluster.links else board.link
     try:
-        count = fewest_boards(network, board, link, slow_pace(network), storages)
+        count = fewest_at_all(network, board, link, slow_pace(network), storages)
     except HwgenError:  # the board has no usual link
         return "give larger boards, or a cluster.toml with links"
     if count is None:

@@ -19,7 +19,7 @@ from .memory import Flight
 from .price import Prices, Taken
 from .walk import Costs, Step, walk
 
-__all__ = ["Found", "Search", "fewest_boards", "search", "usual_storages"]
+__all__ = ["Found", "Search", "fewest_at_all", "fewest_boards", "search", "usual_storages"]
 
 log = logging.getLogger(__name__)
 STEP, GROWTH = 0.005, 1.15
@@ -230,6 +230,22 @@ def search(network: Network, cluster: Cluster, storages: Sequence[Storage] | Non
             f"cluster: no plan of {network.name} fits {cluster}, however slow; give more or larger boards"
         )
     return found
+
+
+def fewest_at_all(
+    network: Network, board: Board, link: Link | None, slow: int, storages: Sequence[Storage]
+) -> int | None:
+    """The fewest boards in a chain that hold ``network`` at any pace; None if no chain does.
+
+    ``slow``: a pace at which memory alone should count, to begin with.
+    """
+    count = fewest_boards(network, board, link, slow, storages)
+    while count is not None and count > 1:
+        found = Search(network, Cluster.chain(board, count - 1, link), storages).run()
+        if found is None:
+            break
+        count = len(found.steps)
+    return count
 
 
 def fewest_boards(
