@@ -10,6 +10,7 @@ from ref_networks import digits_model
 from hwgen import Model, nn
 from hwgen.errors import ModelError
 from hwgen.plan.budget import memory_bits
+from hwgen.plan.describe import describe
 from hwgen.plan.errors import CapacityError
 from hwgen.plan.layout import Placement, Storage, check_layout
 from hwgen.plan.memory import MEMORY_SHARE, PAGE, board_bytes, element_bytes, own_region, regions
@@ -39,6 +40,11 @@ def test_the_map():
     assert board_bytes(plan, 0) == PAGE + 4 * 2560
     assert own_region(plan, 1) == (linear, 1)
     assert plan_from_json(plan_to_json(plan)) == plan
+    rows = [line.split() for line in describe(plan).split("external memory\n")[1].splitlines()[1:3]]
+    assert rows == [
+        ["0", "conv1", "36", "4", "0x0", "144"],
+        ["0", "linear1", "2,560", "4", "0x1000", "10,240"],
+    ]
 
 
 @pytest.mark.parametrize(("bits", "taken"), [(4, 1), (8, 1), (9, 2), (16, 2), (17, 4), (24, 4), (32, 4)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .memory import regions
 from .plan import Plan, StagePlan
 
 __all__ = ["describe"]
@@ -62,6 +63,15 @@ def _share(planned: StagePlan, plan: Plan) -> str:
     return "" if part.cut == "whole" else f" ({part.cut.replace('_', ' ')} {part.low}..{part.high - 1})"
 
 
+def _memory(plan: Plan) -> list[str]:
+    """Where masters lie that are in external memory."""
+    rows: list[tuple[str, ...]] = [("board", "masters of", "weights", "bytes each", "from byte", "bytes")]
+    for region in regions(plan):
+        numbers = (f"{region.count:,}", str(region.stride), f"0x{region.base:x}", f"{region.bytes:,}")
+        rows.append((str(region.board), plan.stages[region.part].stage.name, *numbers))
+    return ["", "external memory", *_table(rows)] if len(rows) > 1 else []
+
+
 def describe(plan: Plan) -> str:
     """The plan for people; the same plan gives the same text."""
     network, prediction = plan.network, plan.prediction
@@ -83,6 +93,7 @@ def describe(plan: Plan) -> str:
         )  # fmt: skip
         depths.append((planned.stage.name, *(str(n) if n else "-" for n in numbers)))
     lines += ["", "buffers (row slots; mask and argmax in words)", *_table(depths)]
+    lines += _memory(plan)
     per_sample, per_batch = prediction.cycles_per_sample, prediction.cycles_per_batch
     lines += [
         "",
