@@ -4,20 +4,24 @@ import dataclasses
 
 import pytest
 from chain_cases import chain_device, chain_plan
+from chain_networks import cut_plan, tall_rows
 from device_cases import device_of, run
 from hwgen.sim import memory_top
 from ref_networks import random_network
+from test_chain_rows import WIDE
+from test_device_storage import network as stored
+from test_device_storage import stored_plan
 
 from hwgen.backend.verilog import emit
 from hwgen.errors import ToolError
 from hwgen.plan.cuts import Cut
+from hwgen.plan.layout import Storage
 from hwgen.plan.memory import board_bytes
 from hwgen.plan.planner import plan_network
 
 
-def network(seed, rounding="nearest"):
-    """A random network with the masters of all layers that train in memory."""
-    found = random_network(seed)
+def elsewhere(found, rounding="nearest"):
+    """The network with the masters of all layers that train in memory."""
     stages = tuple(
         stage if stage.frozen else dataclasses.replace(stage, place=dataclasses.replace(stage.place, master="memory"))
         for stage in found.stages
@@ -25,6 +29,10 @@ def network(seed, rounding="nearest"):
     return dataclasses.replace(
         found, stages=stages, update=dataclasses.replace(found.update, rounding=rounding)
     )
+
+
+def network(seed, rounding="nearest"):
+    return elsewhere(random_network(seed), rounding)
 
 
 def check(result):
@@ -52,6 +60,20 @@ def test_devices(seed, rounding):
 def test_the_cycles_of_a_batch():
     result = run(device_of(plan_network(network(10)), batches=4), batches=1, gradients=False)
     assert abs(result["cycles_per_batch"] / result["predicted_cycles_per_batch"] - 1) <= 0.01
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("b", [2, 3])
+def test_every_way_to_keep_weights(b):
+    turns, block = Storage(False, "memory"), Storage(True, "memory", "block", "block")
+    plan = stored_plan(stored(b, (3, 2), rounding="stochastic"), turns, turns, block, b=b)
+    check(run(device_of(plan, extreme=True), stall=0.1, batches=2))
+
+
+@pytest.mark.soak
+def test_parts_of_a_row_cut_update_their_own_masters():
+    plan = cut_plan(elsewhere(tall_rows(), "stochastic"), "0r2:0,2,3,0 1 1 1", WIDE)
+    check(run(chain_device(plan, emit), batches=2, stall=0.1))
 
 
 def small_chain(rounding="stochastic"):
