@@ -23,6 +23,7 @@ NAMES = (
     "chain",
     "link_cost",
     "logic",
+    "planner",
 )
 """One module bench_NAME each, with ``run() -> dict``."""
 

@@ -11,7 +11,7 @@ from .options import Choice, Sizes
 
 __all__ = ["Flight", "Memories", "Memory", "memories"]
 
-SPARE_ROWS = 2
+SPARE_ROWS = 1
 """Row slots beyond what a window needs, so that the next row is written while one is read."""
 
 
@@ -48,8 +48,13 @@ def memories(
         return (name, down * across, max(1, ceil_div(int(rows + 0.999), down)) * row, width, reads, False)
 
     span = window.dilation[0] * (kh - 1) + 1
-    block_rows = ceil_div(b, window.out_width) * window.stride[0]
-    near = min(span + block_rows + SPARE_ROWS * window.stride[0], 2 * sizes.x_rows + SPARE_ROWS)
+    # Blocks that divide a row never reach into the next one.
+    crossed = (
+        0
+        if window.out_width % min(b, window.out_width) == 0 and b <= window.out_width
+        else ceil_div(b, window.out_width)
+    )
+    near = span + (crossed + SPARE_ROWS) * window.stride[0]
     found = [*_weights(layer, axis, choice, storage), banks("window", near, x_bits)]
     if not stage.frozen:
         kept = near if storage.again else max(1.0, flight.x) * sizes.x_rows + SPARE_ROWS
