@@ -204,7 +204,9 @@ def run_direct(plan, seed=0, depth=4, extreme=False, change=None, **options):
     """
 
     def joined(plan, files, options, seed, stall):
-        assert not any(planned.storage.master == "memory" for planned in plan.stages), "no memory in a direct chain"
+        assert not any(planned.storage.master == "memory" for planned in plan.stages), (
+            "no memory in a direct chain"
+        )
         return dict(files), read_ports(files), None
 
     device = chain_device(plan, lambda plan: direct_files(plan, depth), seed, extreme=extreme)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from ref_networks import random_network
 
-from hwgen.backend import verilog
+from hwgen.backend import requests, verilog
 from hwgen.errors import BuildError, WatchdogError
 from hwgen.frontend.loader import load_source
 from hwgen.plan.buffers import least_depths
@@ -129,7 +129,7 @@ def test_a_board_of_another_build_is_refused(monkeypatch):
     plan = small_chain()
     device = chain_device(plan, verilog.emit)
     number = verilog.build_number(plan)
-    monkeypatch.setattr(verilog, "build_number", lambda _: number ^ 1)
+    monkeypatch.setattr(requests, "build_number", lambda _: number ^ 1)
     name = f"verilog/{verilog.board_top(1)}.v"
     other = dataclasses.replace(device, files={**device.files, name: verilog.emit(plan)[name]})
     with pytest.raises(BuildError) as caught:

@@ -124,15 +124,16 @@ def build(
 
 def _plan(loaded: Source, cluster: str | None, path: Path | None) -> Plan:
     """The plan of a file, else the planner's."""
-    from ..plan.file import plan_from_file, read_plan
-    from ..plan.planner import plan_network
-
     if path is None:
+        from ..plan.planner import plan_network
+
         return plan_network(loaded.network, cluster=resolve_cluster(cluster, loaded.model))
     if cluster is not None:
         raise BuildError(
             f"--cluster {cluster} beside --plan {path}, which names its boards; give one of them"
         )
+    from ..plan.file import plan_from_file, read_plan
+
     return plan_from_file(read_plan(path), loaded.network)
 
 
