@@ -8,10 +8,11 @@ from search_cases import fewest, least_pes, random_search
 from hwgen.plan.budget import dsps
 from hwgen.plan.chain import layout_stages
 from hwgen.plan.logic import estimate
+from hwgen.plan.rows import deal_evenly
 from hwgen.plan.search.bound import lower_bound
 from hwgen.plan.search.layer import Share
 from hwgen.plan.search.memory import Flight
-from hwgen.plan.search.place import deal_of, layout_of
+from hwgen.plan.search.place import layout_of
 
 SEEDS = range(200)
 PACES = (1.0, 1.6, 4.0)
@@ -99,7 +100,7 @@ def test_plan_covers_every_layer_once_within_its_pace(seed):
             assert len({share.axis for share in shares}) == 1
     for board, (step, taken) in enumerate(zip(found.steps, found.taken, strict=True)):
         room = search.line.rooms[board]
-        used = ((taken.dsp, room.dsp), (taken.dealt.bram, room.bram), (taken.luts, room.lut))
+        used = ((taken.dsp, room.dsp), (taken.dealt.bram, room.bram), (taken.dealt.luts, room.lut))
         assert all(take <= most for take, most in used)
         assert all(choice.busy <= found.pace for choice in taken.choices)
         if board < len(found.steps) - 1:
@@ -109,9 +110,9 @@ def test_plan_covers_every_layer_once_within_its_pace(seed):
 
 
 def test_deal_gives_every_part_its_rows_in_equal_turns():
-    assert deal_of([3, 2, 4], 2) == (1, 1, 2, 2, 1, 2)
+    assert deal_evenly([3, 2, 4], 2) == (1, 1, 2, 2, 1, 2)
     for sizes, turns in (([5], 3), ([1, 7], 1), ([4, 4, 4], 4)):
-        deal = deal_of(sizes, turns)
+        deal = deal_evenly(sizes, turns)
         assert len(deal) == len(sizes) * turns
         assert [sum(deal[part :: len(sizes)]) for part in range(len(sizes))] == sizes
 

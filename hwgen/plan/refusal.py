@@ -11,10 +11,9 @@ from ..ir.stage import Network, Place
 from ..target import MAX_BOARDS, Board, Cluster
 from .foldings import wish_problems
 from .layout import Storage
+from .rooms import Memories, Room
 from .search.cost import Line
-from .search.fit import Room
 from .search.layer import Layer, Share
-from .search.memory import Memories
 from .search.price import Prices
 from .search.search import NOMINAL, Search, fewest_at_all
 

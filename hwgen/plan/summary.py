@@ -146,8 +146,8 @@ class _Summary:
             "bram": taken.dealt.bram,
             "uram": taken.dealt.uram,
             "lut_ram": taken.dealt.lut_ram,
-            "lut": taken.luts + taken.dealt.lut_ram,
-            "ff": taken.ffs,
+            "lut": taken.dealt.luts + taken.dealt.lut_ram,
+            "ff": taken.dealt.ffs,
         }
         uses = tuple(Use(name, _round(used[name]), getattr(room, name)) for name in RESOURCES)
         return BoardReport(

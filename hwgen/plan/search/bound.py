@@ -1,4 +1,5 @@
-"""A pace that no plan can go below: boards that never waste a bit of memory or a multiplier between layers.
+"""A pace that no plan can go below: boards that never waste a bit of memory or a multiplier between layers, and links
+that carry everything.
 
 Every step of a real board is a step here, and going further never hurts; so boards that do not reach the end here
 do not reach it in any plan of these foldings, cuts and storages.
@@ -31,11 +32,13 @@ NO_BOUND = Bound(0, "nothing")
 
 @dataclass(frozen=True)
 class _Need:
-    """What a whole layer takes at least: DSPs, bits of memory; ``most`` share of it that one board holds by itself."""
+    """What a whole layer takes at least: DSPs, bits of memory; ``most`` share of it that one board holds by itself;
+    ``word`` bits beside a weight."""
 
     dsp: float
     bits: float
     most: float
+    word: int
 
 
 def lower_bound(line: Line, storages: Sequence[Storage], floor: int, above: int) -> Bound:
@@ -63,6 +66,8 @@ def _reaches(line: Line, storages: Sequence[Storage], pace: int, memory: bool = 
         bits = float(
             room.bram * device.bram_bits + room.uram * device.uram_bits + room.lut_ram * device.lut_ram_bits
         )
+        # A PE with one weight keeps its sum in a register.
+        bits += room.dsp * max(need.word for need in needs)
         if not memory:
             bits = float("inf")
         alone = done > 0
@@ -83,12 +88,11 @@ def _reaches(line: Line, storages: Sequence[Storage], pace: int, memory: bool = 
 def _needs(line: Line, storages: Sequence[Storage], pace: int) -> list[_Need]:
     """Of every layer, over all devices of the cluster."""
     found = []
-    devices = {room.device.name: room for room in line.rooms}
+    rooms = {id(room.device): room for room in line.rooms}.values()
     prices = Prices(line.layers, pace, [Flight(1.0, 1.0, 1.0)] * len(line.layers), storages)
-    turns = line.turns(pace)
     for index, (layer, storage) in enumerate(zip(line.layers, storages, strict=True)):
         stage = layer.stage
-        each = min(layer.dsps(room.device.dsp_widths) for room in devices.values())
+        each = min(layer.dsps(room.device.dsp_widths) for room in rooms)
         products = stage.macs[0]
         dsp = max(each * products / pace, 1e-9)
         word = (stage.master.width if storage.master == "here" else stage.w.width) + layer.grad
@@ -97,16 +101,16 @@ def _needs(line: Line, storages: Sequence[Storage], pace: int) -> list[_Need]:
         if not stage.frozen:
             bits += stage.window.pixels_in * stage.in_channels * stage.x.width
         most = 0.0
-        for room in devices.values():
+        for room in rooms:
             for axis, extent in layer.axes.items():
                 low, high = 0, extent - 1
                 while low < high:
                     middle = (low + high + 1) // 2
-                    priced = prices.of(room.device, Share(index, axis, 0, middle, turns[index]))
+                    priced = prices.of(room.device, Share(index, axis, 0, middle))
                     if priced and priced[0][1].dsp <= room.dsp:
                         low = middle
                     else:
                         high = middle - 1
                 most = max(most, low / extent)
-        found.append(_Need(dsp, bits, most))
+        found.append(_Need(dsp, bits, most, word))
     return found

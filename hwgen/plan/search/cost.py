@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from ...ir.stage import Network
-from ...target import Cluster
+from ...target import Cluster, Device
 from .. import latency as L
 from ..budget import LINK_SHARE
 from ..chain import FRAME_WORDS
-from .fit import Load, room_of
+from ..rooms import Load, Memories, load_of, room_of
 from .layer import TURN_ROWS, Layer, Share, ceil_div, layers_of
 from .logic import board_base
-from .memory import Memories
-from .price import Taken, load_of
+from .price import Taken
 from .traffic import words_across, words_between
 from .walk import Place, Step
 
@@ -23,7 +23,9 @@ __all__ = ["Line"]
 
 MOST_IMAGE_LANES = 64
 MOST_TURNS = 4
+"""Turns that a board's rows come in even where each is shorter than TURN_ROWS: the next turn waits for all others."""
 CROSSED = 0.9
+"""Share of an axis's places that a link must carry, so that the layer need not be cut by rows."""
 
 
 class Line:
@@ -32,7 +34,11 @@ class Line:
     def __init__(self, network: Network, cluster: Cluster):
         self.network, self.cluster = network, cluster
         self.layers: list[Layer] = layers_of(network)
-        self.rooms = [room_of(board) for board in cluster.boards]
+        same: dict[Device, Device] = {}
+        self.rooms = [
+            replace(room_of(board), device=same.setdefault(board.device, board.device))
+            for board in cluster.boards
+        ]
         self.clock = min(board.device.clock_mhz for board in cluster.boards)
         self.room_gbps = [link.payload_gbps * LINK_SHARE for link in cluster.links]
         self.bases = [self._base(board) for board in range(len(cluster.boards))]

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import latency as L
+from ..rows import deal_evenly
 from .layer import Layer, Share
 from .memory import Flight
 
-__all__ = ["SAMPLES", "flights", "passages", "row_owner"]
+__all__ = ["SAMPLES", "flights", "passages"]
 
 Floats = NDArray[np.float64]
 SAMPLES = 10
@@ -28,13 +29,10 @@ class _Stretch:
     cycles: tuple[int, ...]
 
 
-def row_owner(sizes: Sequence[int], turns: int) -> NDArray[np.int64]:
-    """For every row, the part that it is dealt to: in every turn part p gets its next sizes[p]/turns rows."""
-    owner = []
-    for turn in range(turns):
-        for part, size in enumerate(sizes):
-            owner += [part] * (size * (turn + 1) // turns - size * turn // turns)
-    return np.array(owner, dtype=np.int64)
+def _owner(sizes: Sequence[int], turns: int) -> NDArray[np.int64]:
+    """For every row, the part that it is dealt to."""
+    deal = deal_evenly(sizes, turns)
+    return np.repeat(np.arange(len(deal), dtype=np.int64) % len(sizes), deal)
 
 
 def _engine(ready: Floats, cost: float) -> Floats:
@@ -130,7 +128,7 @@ class _Timeline:
 
     @staticmethod
     def _owner(stretch: _Stretch, rows: int) -> NDArray[np.int64]:
-        owner = row_owner([share.size for share in stretch.shares], stretch.shares[0].turns)
+        owner = _owner([share.size for share in stretch.shares], stretch.shares[0].turns)
         owner = np.repeat(owner, stretch.layer.conv_rows)
         return np.append(owner, np.full(rows - len(owner), owner[-1]))
 

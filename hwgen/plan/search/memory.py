@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from ..layout import Storage
 from ..memories import BYTE
+from ..rooms import Memories, Memory
 from .layer import Layer, ceil_div
 from .options import Choice, Sizes
 
-__all__ = ["Flight", "Memories", "Memory", "memories"]
+__all__ = ["Flight", "memories"]
 
 SPARE_ROWS = 1
 """Row slots beyond what a window needs, so that the next row is written while one is read."""
@@ -23,11 +24,6 @@ class Flight:
     x: float
     masks: float
     argmax: float
-
-
-Memory = tuple[str, int, int, int, int, bool]
-"""(name, count, depth in words, width in bits, read ports, read without a clock)."""
-Memories = tuple[Memory, ...]
 
 
 def memories(

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 
 from ..layout import Layout, Placement
 from ..part import WHOLE, Part
+from ..rows import deal_evenly
 from .layer import Layer, Share
 from .search import Found
 
-__all__ = ["deal_of", "layout_of"]
-
-
-def deal_of(sizes: Sequence[int], turns: int) -> tuple[int, ...]:
-    """Rows of every turn in raster order: in turn k part p gets its k-th piece, of ``turns`` as equal as can be."""
-    return tuple(size * (turn + 1) // turns - size * turn // turns for turn in range(turns) for size in sizes)
+__all__ = ["layout_of"]
 
 
 def layout_of(layers: Sequence[Layer], found: Found) -> Layout:
@@ -33,6 +29,5 @@ def _part(shares: Sequence[Share], number: int) -> Part:
     share = shares[number]
     if share.axis != "rows":
         return Part(share.axis, number, len(shares), share.low, share.high)
-    turns = max(1, min(share.turns, *(each.size for each in shares)))
-    deal = deal_of([each.size for each in shares], turns)
+    deal = deal_evenly([each.size for each in shares], share.turns)
     return Part("rows", number, len(shares), 0, share.size, deal)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
 from ...target import Device
-from ..blocks import rams_of
 from ..layout import Storage
-from .fit import Dealt, Load, Room, deal
+from ..rooms import Dealt, Load, Room, deal, load_of
 from .layer import Layer, Share
 from .logic import part_logic
-from .memory import Flight, Memories, memories
+from .memory import Flight, memories
 from .options import Choice, choices, sizes_of
 
-__all__ = ["Prices", "Taken", "load_of"]
-
-SHALLOW = 2048
-"""Words beyond which a memory never goes to distributed RAM."""
-DEEP = 400.0
-"""LUTs a block RAM beyond which distributed RAM is no help."""
+__all__ = ["Prices", "Taken"]
 
 
 @dataclass(frozen=True)
@@ -31,35 +24,15 @@ class Taken:
     choices: tuple[Choice, ...]
     loads: tuple[Load, ...]
     dsp: int
-    luts: int
-    ffs: int
     dealt: Dealt
-
-
-def load_of(device: Device, dsp: int, logic: tuple[int, int], found: Memories) -> Load:
-    """A load from its memories."""
-    rams = rams_of(device)
-    mems, floor, fixed = [], 0.0, 0
-    for _, count, depth, width, reads, tables_only in found:
-        blocks, ultra, luts = math.inf, math.inf, math.inf
-        if device.bram and not tables_only:
-            blocks = rams.taken(depth, width, "block", reads).bram
-        if device.uram and not tables_only:
-            ultra = float(rams.taken(depth, width, "ultra", reads).uram)
-        if depth <= SHALLOW or tables_only:
-            tables = rams.taken(depth, width, "distributed", reads, tables_only)
-            luts = float(tables.tables + tables.lut)
-        if tables_only:
-            fixed += count * int(luts)
-            continue
-        mems.append((count, blocks, ultra, luts))
-        floor += count * blocks if luts >= DEEP * blocks and not device.uram else 0.0
-    return Load(dsp, *logic, found, tuple(mems), floor, fixed)
 
 
 @dataclass
 class Prices:
-    """All prices at one pace; ``flights`` and ``storages`` by layer."""
+    """All prices at one pace; ``flights`` and ``storages`` by layer.
+
+    Devices are told apart as objects: Line makes equal ones one.
+    """
 
     layers: Sequence[Layer]
     pace: int
@@ -71,7 +44,7 @@ class Prices:
         """Foldings of a share with their loads, fewest multipliers first."""
         layer = self.layers[share.layer]
         last = share.axis != "input_channels" or share.high == layer.axes[share.axis]
-        key = (device.name, share.layer, share.axis, share.size, share.turns, last)
+        key = (id(device), share.layer, share.axis, share.size, share.turns, last)
         if key not in self.known:
             self.known[key] = self._price(device, share, last)
         return self.known[key]
@@ -103,8 +76,6 @@ class Prices:
         for picked in product(*priced):
             loads = (*(load for _, load in picked), base)
             dsp = sum(load.dsp for load in loads)
-            dealt = deal(room, loads) if dsp <= room.dsp else None
-            if dealt is not None:
-                luts, ffs = (sum(getattr(load, name) for load in loads) for name in ("luts", "ffs"))
-                return Taken(tuple(choice for choice, _ in picked), loads, dsp, luts, ffs, dealt)
+            if dsp <= room.dsp and (dealt := deal(room, loads)).fits(room):
+                return Taken(tuple(choice for choice, _ in picked), loads, dsp, dealt)
         return None

@@ -6,30 +6,31 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...errors import ModelError
 from ...ir.stage import Network
 from ...target import MAX_BOARDS, Board, Cluster, Link
 from ..layout import Storage
+from ..rooms import Room
 from .bound import NO_BOUND, Bound, lower_bound
 from .cost import Line
-from .fit import Room
 from .flight import flights
 from .layer import Share, layers_of
 from .memory import Flight
 from .price import Prices, Taken
 from .walk import Costs, Step, walk
 
-__all__ = ["Found", "Search", "fewest_at_all", "fewest_boards", "search", "usual_storages"]
+__all__ = ["Found", "Search", "fewest_at_all", "fewest_boards", "usual_storages"]
 
 log = logging.getLogger(__name__)
 STEP, GROWTH = 0.005, 1.15
 """Relative distance of the first two paces that are tried, and of each further distance to the one before."""
 MOST_PACE = 1 << 40
+"""A network that no board holds at this pace has no plan."""
 FEW = 64
 """Paces between one that works and one that does not, up to which every one is tried."""
 ROUNDS = 6
 """Times that the samples in flight are worked out anew from the plan."""
 MARGIN = 1.02
+"""Room for samples in flight beyond what a plan needed, so that a like one needs no other round."""
 NOMINAL = Flight(1.0, 1.0, 1.0)
 
 
@@ -67,7 +68,9 @@ class Search:
         self.storages = tuple(storages)
         self.floor = self.line.least_pace(paced_by_loss)
         self.tried = 0
-        self.cluster_cut = len(cluster.boards) > 1 and any("rows" in layer.axes for layer in self.line.layers)
+        self._cut_by_rows = len(cluster.boards) > 1 and any(
+            "rows" in layer.axes for layer in self.line.layers
+        )
 
     def prices(self, pace: int, flown: Sequence[Flight]) -> Prices:
         """Prices of shares at a pace, with so many samples in flight."""
@@ -117,7 +120,7 @@ class Search:
 
     def steady(self, pace: int, near: Sequence[Flight] | None = None) -> Found | None:
         """As :meth:`at`, with as many samples in flight as the plan itself needs; few cuts by rows if that works."""
-        if self.cluster_cut and (found := self._steady(pace, near, True)) is not None:
+        if self._cut_by_rows and (found := self._steady(pace, near, True)) is not None:
             return found
         return self._steady(pace, near, False)
 
@@ -139,7 +142,7 @@ class Search:
         Paces are tried upwards from the bound: whether the boards reach the end is not monotone in the pace, because
         samples in flight depend on the cuts.
         """
-        bound = lower_bound(self.line, self.storages, self.floor, self._enough())
+        bound = lower_bound(self.line, self.storages, self.floor, MOST_PACE)
         below, pace, step = bound.pace, bound.pace, STEP
         found = self.steady(pace)
         while found is None:
@@ -152,9 +155,10 @@ class Search:
 
     def _finer(self, below: int, best: Found) -> Found:
         """The plan of a smaller pace above ``below``: of each one if they are few, else of three between."""
-        between = range(below + 1, best.pace)
-        if len(between) > FEW:
-            between = [int(below + share * (best.pace - below)) for share in (0.25, 0.5, 0.75)]  # type: ignore[assignment]
+        distance = best.pace - below
+        between: Sequence[int] = range(below + 1, best.pace)
+        if distance > FEW:
+            between = [below + distance * quarter // 4 for quarter in (1, 2, 3)]
         for pace in between:
             if (better := self.steady(pace, self.needed(best))) is not None:
                 return replace(better, pace=self._pace(better))
@@ -191,10 +195,6 @@ class Search:
         """Whether a plan has room for its samples in flight."""
         return all(_within(n, f) for n, f in zip(self.needed(found), found.flights, strict=True))
 
-    def _enough(self) -> int:
-        """A pace far above any bound."""
-        return MOST_PACE
-
     def _pace(self, found: Found) -> int:
         return self.line.pace_of(found.steps, found.taken, found.pace, self.floor)
 
@@ -219,17 +219,6 @@ def usual_storages(network: Network, copy: bool = True, master: str = "here") ->
         Storage(copy or layer.b < 2, "here" if stage.frozen else stage.place.master or master)
         for layer, stage in zip(layers_of(network), network.stages, strict=True)
     ]
-
-
-def search(network: Network, cluster: Cluster, storages: Sequence[Storage] | None = None) -> Found:
-    """The fastest plan of ``network`` on the boards of ``cluster``. Raises ModelError if there is none."""
-    stored = storages if storages is not None else usual_storages(network)
-    found = Search(network, cluster, stored).run()
-    if found is None:
-        raise ModelError(
-            f"cluster: no plan of {network.name} fits {cluster}, however slow; give more or larger boards"
-        )
-    return found
 
 
 def fewest_at_all(

@@ -1,0 +1,130 @@
+"""Whether a board holds parts: multipliers, logic, and memories dealt to block, ultra and distributed RAM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..target import Board, Device
+from .blocks import rams_of
+
+__all__ = ["Dealt", "Load", "Memories", "Memory", "Room", "deal", "load_of", "room_of"]
+
+SHALLOW = 2048
+"""Words beyond which a memory never goes to distributed RAM."""
+DEEP = 400.0
+"""LUTs a block RAM beyond which distributed RAM is no help."""
+CHEAP = 40.0
+"""LUTs for which a block RAM is given up without need."""
+NEVER = 1e9
+"""Stands for what a kind of memory that is not there would take."""
+Memory = tuple[str, int, int, int, int, bool]
+"""(name, how many, depth in words, width in bits, read ports, read without a clock)."""
+Memories = tuple[Memory, ...]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a plan may use of a board."""
+
+    device: Device
+    dsp: int
+    bram: int
+    uram: int
+    lut: int
+    ff: int
+    lut_ram: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one part takes in one of its foldings. ``mems``: (how many, block RAMs, ultra RAMs, LUTs) of every memory in
+    the kind that would hold it; NEVER where the device has none. ``tables``: LUTs of memories that are read without a
+    clock, which nothing else can hold.
+
+    ``floor``: block RAMs of the memories that are too deep for distributed RAM and have no ultra RAM to go to.
+    """
+
+    dsp: int
+    luts: int
+    ffs: int
+    memories: Memories
+    mems: tuple[tuple[int, float, float, float], ...]
+    floor: float
+    tables: int
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What loads take of a board: memory by kind, LUTs and flip-flops of logic."""
+
+    bram: float
+    uram: float
+    lut_ram: int
+    luts: int
+    ffs: int
+
+    def fits(self, room: Room) -> bool:
+        """Whether there is room for it."""
+        return (
+            self.bram <= room.bram
+            and self.lut_ram <= min(room.lut_ram, room.lut - self.luts)
+            and self.ffs <= room.ff
+        )
+
+
+def room_of(board: Board) -> Room:
+    """The room of a board by its fill limits."""
+    names = ("dsp", "bram", "uram", "lut", "ff", "lut_ram")
+    return Room(board.device, *(board.available(name) for name in names))
+
+
+def load_of(device: Device, dsp: int, logic: tuple[int, int], memories: Memories) -> Load:
+    """A load from its DSPs, its LUTs and flip-flops, and its memories."""
+    rams = rams_of(device)
+    mems, floor, tables = [], 0.0, 0
+    for _, count, depth, width, reads, asynchronous in memories:
+        if asynchronous:
+            taken = rams.taken(depth, width, "distributed", reads, True)
+            tables += count * (taken.tables + taken.lut)
+            continue
+        blocks = ultra = luts = NEVER
+        if device.bram:
+            blocks = rams.taken(depth, width, "block", reads).bram
+        if device.uram:
+            ultra = float(rams.taken(depth, width, "ultra", reads).uram)
+        if depth <= SHALLOW:
+            taken = rams.taken(depth, width, "distributed", reads)
+            luts = float(taken.tables + taken.lut)
+        mems.append((count, blocks, ultra, luts))
+        floor += count * blocks if luts >= DEEP * blocks and not device.uram else 0.0
+    return Load(dsp, *logic, memories, tuple(mems), floor, tables)
+
+
+def deal(room: Room, loads: Sequence[Load]) -> Dealt:
+    """Deals all memories to block, ultra and distributed RAM; if there is no room, more block RAM than there is.
+
+    To distributed RAM go those that save a block RAM with the fewest look-up tables, to ultra RAM then those of which
+    one saves the most block RAMs; no more than needed, but for the very shallow.
+    """
+    luts, ffs = sum(load.luts for load in loads), sum(load.ffs for load in loads)
+    left = min(room.lut_ram, room.lut - luts)
+    mems = sorted((mem for load in loads for mem in load.mems), key=lambda mem: mem[3] / mem[1])
+    bram, tables = sum(mem[0] * mem[1] for mem in mems), float(sum(load.tables for load in loads))
+    rest = []
+    for count, blocks, ultra, each in mems:
+        moved = 0
+        if each <= left - tables and (bram > room.bram or each < CHEAP * blocks):
+            moved = min(count, int((left - tables) // each))
+            tables += moved * each
+            bram -= moved * blocks
+        if count > moved:
+            rest.append((count - moved, blocks, ultra))
+    uram = 0.0
+    if bram > room.bram and room.uram:
+        for count, blocks, ultra in sorted(rest, key=lambda mem: mem[2] / mem[1]):
+            moved = min(count, int((room.uram - uram) // ultra), int(-((room.bram - bram) // blocks)))
+            if moved > 0:
+                uram += moved * ultra
+                bram -= moved * blocks
+    return Dealt(bram, uram, int(tables), luts, ffs)
