@@ -7,7 +7,8 @@ import pytest
 from chain_networks import cuts_of, digits, mlp, six_layers
 
 from hwgen.errors import ModelError
-from hwgen.plan.budget import LINK_SHARE, check_budgets, dsps, memory_bits, multiplier_room, needed_gbps
+from hwgen.plan.budget import LINK_SHARE, board_load, check_budgets, dsps, multiplier_room, needed_gbps
+from hwgen.plan.memories import memories
 from hwgen.plan.planner import bottleneck, plan_network
 from hwgen.target import Cluster, Link
 
@@ -60,28 +61,43 @@ def test_exactly_enough_dsps_are_enough():
 
 
 def test_too_little_memory_is_named():
-    cluster = cluster_of(["vc709", "vc709"], board_0={"bram": 1, "lut": 100, "lut_ram": 0})
-    board = cluster.boards[0]
-    room = board.available("bram") * board.device.bram_bits + board.available("lut") * 16
+    cluster = cluster_of(["vc709", "vc709"], board_0={"bram": 1, "lut_ram": 0})
     plan = planned(six_layers(), "0 0 0 1 1 1", cluster_of(["vc709", "vc709"]))
-    link = plan.links[0]
-    need = sum(memory_bits(stage, 2) for stage in plan.on(0))
-    need += link.width * (sum(c.depth for c in link.up) + link.replay_words)
+    load = board_load(plan, 0, cluster.boards[0].device)
+    # Nothing may go to distributed RAM; what is read without a clock has no other place.
+    blocks = sum(count * each for count, each, _, _ in load.mems)
     assert refusal(six_layers(), "0 0 0 1 1 1", cluster) == [
-        f"board 0 (vc709): memories of a, b, c need at least {need:,} bits, block, ultra and distributed RAM give "
-        f"{room:,}; move a layer with device=, or add a board"
+        f"board 0 (vc709): a, b, c need {load.tables:,} LUTs as memory, it has 0 to use; lower `array`, move a layer "
+        "with device=, or add a board",
+        f"board 0 (vc709): memories of a, b, c need {blocks:,g} block RAMs more than the 0 it has to use and "
+        f"{load.tables:,} LUTs of distributed RAM; move a layer with device=, or add a board",
     ]
 
 
-def test_memories_count_what_they_hold():
-    """One linear layer by hand: 2 × 2 cells of fk·fn = 3·3 weights (6 + 12 bits and the sums), rows, masks."""
-    plan = plan_network(mlp())
-    stage, depths = plan.stages[0], plan.stages[0].depths
-    assert (stage.fold.pk, stage.fold.pn, stage.fold.depth) == (2, 2, 9)
-    weights = 4 * 9 * (6 + 12 + stage.stage.grad_bits(2))
-    rows = 1 * 3 * 2 * 8 * (depths.window_rows + depths.store_rows)
-    assert memory_bits(stage, 2) == weights + rows + depths.mask_words * 2
-    assert memory_bits(stage, 64) > memory_bits(stage, 2)
+def test_too_little_logic_is_named():
+    cluster = cluster_of(["vc709", "vc709"], board_0={"lut": 1000, "lut_ram": 900, "ff": 2000})
+    plan = planned(six_layers(), "0 0 0 1 1 1", cluster_of(["vc709", "vc709"]))
+    load = board_load(plan, 0, cluster.boards[0].device)
+    luts, ffs, *_ = refusal(six_layers(), "0 0 0 1 1 1", cluster)
+    need = load.luts + load.tables
+    assert luts.startswith(
+        f"board 0 (vc709): a, b, c need about {need:,} LUTs, an estimate, it has 700 to use; "
+    )
+    need = load.ffs
+    assert ffs.startswith(
+        f"board 0 (vc709): a, b, c need about {need:,} flip-flops, an estimate, it has 1,400 to use"
+    )
+
+
+def test_memories_are_those_of_the_gateware_and_of_the_links():
+    plan = planned(six_layers(), "0 0 0 1 1 1", cluster_of(["vc709", "vc709"]))
+    link = plan.links[0]
+    own = [memory for stage in plan.on(0) for memory in memories(plan.network, stage)]
+    ends = [*(channel.depth for channel in link.up), link.replay_words]
+    load = board_load(plan, 0, cluster_of(["vc709"]).boards[0].device)
+    assert sum(count * depth * width for _, count, depth, width, _, _ in load.memories) == sum(
+        memory.bits for memory in own
+    ) + link.width * sum(ends)
 
 
 def test_a_slow_link_is_refused_with_the_rate_it_needs():

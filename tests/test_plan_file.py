@@ -212,7 +212,10 @@ def test_groups_are_the_cut_of_layers_with_groups(tmp_path):
             put(9, "cluster", "boards", 0, "device", "dsp"),
             r"board 0 \(few\): .* need \d+ DSP48E1, it has 9 × 0\.9 = 8; ",
         ),
-        (put(0, "cluster", "boards", 0, "device", "bram"), r"board \d \(few\): memories of .* need at least"),
+        (
+            put(0, "cluster", "boards", 0, "device", "bram"),
+            r"board \d \(few\): memories of .* need block RAMs beside the 0",
+        ),
         (
             put(0.01, "cluster", "links", 0, "gbps"),
             r"link 0 \(board 0 to 1\): [\d.]+ Gb/s needed .* it carries 0\.01",

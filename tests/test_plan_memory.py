@@ -9,10 +9,10 @@ from ref_networks import digits_model
 
 from hwgen import Model, nn
 from hwgen.errors import ModelError
-from hwgen.plan.budget import memory_bits
 from hwgen.plan.describe import describe
 from hwgen.plan.errors import CapacityError
 from hwgen.plan.layout import Placement, Storage, check_layout
+from hwgen.plan.memories import memories
 from hwgen.plan.memory import MEMORY_SHARE, PAGE, board_bytes, element_bytes, own_region, regions
 from hwgen.plan.planner import plan_network
 from hwgen.plan.serial import plan_from_json, plan_to_json
@@ -61,8 +61,11 @@ def test_regions_do_not_overlap():
 
 def test_masters_elsewhere_save_memory_here():
     here, there = (plan_network(network(where), 1, board()).stages[1] for where in ("here", "memory"))
-    saved = memory_bits(here, 16) - memory_bits(there, 16)
-    assert saved == here.fold.pk * here.fold.pn * here.fold.depth * 16
+    kept = {memory.name: memory for memory in memories(network("here"), here)}["master"]
+    rest = {memory.name: memory for memory in memories(network("memory"), there)}["master"]
+    assert (kept.count, kept.depth) == (rest.count, rest.depth)
+    # Three rows a column: masters of 32 bits, weights of 16 in whole bytes of 9 bits, each with a write enable.
+    assert (here.tile[0], kept.width, rest.width) == (3, 3 * 32, 3 * 18)
 
 
 def test_a_board_without_memory():

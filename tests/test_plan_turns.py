@@ -9,7 +9,7 @@ from row_cases import Q8
 from hwgen.ir.stage import Loss, Network, Stage, Update
 from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
-from hwgen.plan.budget import memory_bits
+from hwgen.plan.budget import waiting
 from hwgen.plan.describe import describe
 from hwgen.plan.planner import bottleneck
 from hwgen.plan.schedule import run_schedule
@@ -52,7 +52,14 @@ def test_half_a_turn_of_two_parts_waits(turn):
                 assert half <= waits <= half + 4 + spare + 32 * 4, (name, waits)
             else:
                 assert waits == 0, name
-    assert memory_bits(first, 2) > memory_bits(dataclasses.replace(first, depths=without(first)), 2)
+    counted = sum(depth * width for _, _, depth, width, _, _ in waiting(first))
+    stage, depths = first.stage, first.depths
+    x = depths.turn_x * stage.x.width + depths.turn_back * stage.col_bits
+    x += (depths.turn_dx + depths.turn_dx_behind) * stage.dx.width
+    y = (depths.turn_y + depths.turn_y_before) * stage.y.width + depths.turn_dy * stage.dy.width
+    fold = first.fold
+    assert counted == fold.x_words * fold.folding.pc * x + fold.y_words * fold.pn * y
+    assert not list(waiting(dataclasses.replace(first, depths=without(first))))
 
 
 def without(planned):

@@ -1,32 +1,35 @@
-"""Whether boards and links can hold what a plan gives them: multipliers, memory bits, bits a second."""
+"""Whether boards and links can hold what a plan gives them: multipliers, memories, logic, bits a second."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from ..ir.stage import Network, Stage
-from ..target import Board, Cluster
+from ..target import Board, Cluster, Device
 from .errors import BudgetError
 from .links import Channel, LinkPlan
+from .logic import board_logic, estimate, link_logic
+from .memories import memories as stage_list
 from .plan import Plan, StagePlan
+from .rooms import NEVER, Load, Memory, deal, load_of, room_of
 
 __all__ = [
     "LINK_SHARE",
     "BudgetError",
+    "board_load",
     "check_budgets",
     "dsps",
-    "memory_bits",
     "multiplier_room",
     "needed_gbps",
     "pe_dsps",
+    "waiting",
 ]
 
 LINK_SHARE = 0.96
 """Share of a link's words that carry payload, frames of full length: header, trailer, acknowledgements."""
 ROUNDING = 1e-9
 """Share by which a plan made for all of a link may seem to need more of it."""
-LUT_RAM_BITS = 16
-"""Bits of memory that a look-up table is worth on average over a device, for what is too small for block RAM."""
 
 
 def _tiles(a: int, b: int, widths: tuple[int, int]) -> int:
@@ -57,39 +60,48 @@ def multiplier_room(network: Network, board: Board) -> int:
     return max(1, board.available("dsp") // each)
 
 
-def memory_bits(planned: StagePlan, batch: int) -> int:
-    """Bits of a stage's memories: weights with their copy and sums, rows, samples, masks. What it takes at least."""
+def waiting(planned: StagePlan) -> Iterator[Memory]:
+    """What waits for its turn in a cut by rows, beside plan.memories' "sums of a turn"."""
     stage, fold, depths = planned.stage, planned.fold, planned.depths
-    weight = stage.master.width if planned.storage.master == "here" else stage.w.width
-    weight += stage.w.width if planned.storage.copy else 0
-    weight += 0 if stage.frozen else stage.grad_bits(batch)
-    x_row = stage.window.width * fold.x_words * fold.folding.pc
-    rows = (depths.window_rows + depths.store_rows) * stage.x.width + depths.col_rows * stage.col_bits
-    bits = fold.pk * fold.pn * fold.depth * weight + x_row * rows
-    bits += depths.mask_words * fold.pn
-    if stage.pool is not None:
-        y_row = stage.pool.width * fold.y_words * fold.pn
-        bits += y_row * (depths.pool_rows * stage.y.width + depths.pool_col_rows * stage.pool_back_bits)
-        bits += depths.argmax_words * fold.pn * max(1, (stage.pool.positions - 1).bit_length())
-    return bits + _turn_bits(planned)
-
-
-def _turn_bits(planned: StagePlan) -> int:
-    """Bits of what waits for its turn in a cut by rows."""
-    stage, depths = planned.stage, planned.depths
-    bits = stage.in_channels * (
-        depths.turn_x * stage.x.width + (depths.turn_sums + depths.turn_back) * stage.col_bits
+    dx = stage.dx.width if stage.dx is not None else 0
+    x = (
+        (depths.turn_x, stage.x),
+        (depths.turn_back, stage.col_bits),
+        (depths.turn_dx, dx),
+        (depths.turn_dx_behind, dx),
     )
-    y = (depths.turn_y + depths.turn_y_before) * stage.y.width + depths.turn_dy * stage.dy.width
-    bits += stage.out_channels * y
-    if stage.dx is not None:
-        bits += stage.in_channels * (depths.turn_dx + depths.turn_dx_behind) * stage.dx.width
-    return bits
+    y = ((depths.turn_y, stage.y), (depths.turn_y_before, stage.y), (depths.turn_dy, stage.dy))
+    for pairs, words, lanes in ((x, fold.x_words, fold.folding.pc), (y, fold.y_words, fold.pn)):
+        for pixels, element in pairs:
+            if pixels:
+                bits = element if isinstance(element, int) else element.width
+                yield "turn", 1, pixels * words, lanes * bits, 1, False
 
 
-def _link_bits(link: LinkPlan, received: tuple[Channel, ...]) -> int:
-    """Bits of one end's receive buffers and replay memory."""
-    return link.width * (sum(channel.depth for channel in received) + link.replay_words)
+def _at_end(link: LinkPlan, received: tuple[Channel, ...]) -> Iterator[Memory]:
+    """Receive buffers and replay memory of one end of a link."""
+    for depth in (*(channel.depth for channel in received), link.replay_words):
+        yield "link", 1, depth, link.width, 1, False
+
+
+def board_load(plan: Plan, index: int, device: Device) -> Load:
+    """What board ``index`` takes of a device: DSPs, LUTs and flip-flops by the estimate of plan.logic, memories."""
+    own, memories = plan.on(index), list[Memory]()
+    for planned in own:
+        memories += [
+            (m.name, m.count, m.depth, m.width, m.reads, m.asynchronous)
+            for m in stage_list(plan.network, planned)
+        ]
+        memories += waiting(planned)
+    logic = [estimate(planned, plan.network) for planned in own]
+    logic.append(board_logic(index == len(plan.boards) - 1))
+    for link in plan.links:
+        if index in (link.index, link.index + 1):
+            memories += _at_end(link, link.down if link.index == index - 1 else link.up)
+            logic.append(link_logic(link))
+    luts, ffs = (sum(each) for each in zip(*logic, strict=True))
+    need = sum(dsps(planned, device.dsp_widths) for planned in own)
+    return load_of(device, need, (luts, ffs), tuple(memories))
 
 
 def needed_gbps(link: LinkPlan, pace: int, clock_mhz: float, batch: int = 1) -> tuple[float, float]:
@@ -103,28 +115,47 @@ def needed_gbps(link: LinkPlan, pace: int, clock_mhz: float, batch: int = 1) -> 
     return down * link.width * samples / 1e9, up * link.width * samples / 1e9
 
 
+def _board_problems(plan: Plan, index: int, board: Board) -> Iterator[str]:
+    """What a board has too little of."""
+    device, fill, room = board.device, board.fill, room_of(board)
+    load = board_load(plan, index, device)
+    names = ", ".join(planned.stage.name for planned in plan.on(index))
+    where, advice = f"board {index} ({board.name})", "move a layer with device=, or add a board"
+    if load.dsp > room.dsp:
+        yield (
+            f"{where}: {names} need {load.dsp:,} {device.dsp_kind}, it has {device.dsp:,} × "
+            f"{fill.dsp} = {room.dsp:,}; lower `array`, {advice}"
+        )
+    dealt = deal(room, [load])
+    logic = (("LUTs", dealt.luts + load.tables, room.lut), ("flip-flops", dealt.ffs, room.ff))
+    for what, need, have in logic:
+        if need > have:
+            yield (
+                f"{where}: {names} need about {need:,} {what}, an estimate, it has {have:,} to use; lower `array`, "
+                f"{advice}"
+            )
+    if load.tables > room.lut_ram:
+        yield (
+            f"{where}: {names} need {load.tables:,} LUTs as memory, it has {room.lut_ram:,} to use; lower `array`, "
+            f"{advice}"
+        )
+    more = dealt.bram - room.bram
+    if more > 0:
+        others = f"{dealt.uram:,g} ultra RAMs and " if device.uram else ""
+        blocks = f"{more:,g} block RAMs more than" if more < NEVER else "block RAMs beside"
+        yield (
+            f"{where}: memories of {names} need {blocks} the {room.bram:,} it has to use and "
+            f"{others}{dealt.lut_ram:,} LUTs of distributed RAM; {advice}"
+        )
+
+
 def check_budgets(plan: Plan, cluster: Cluster, pace: int) -> None:
     """Raises BudgetError naming every board and link that cannot hold its part, what it needs, and what to do."""
-    problems: list[str] = []
-    for index, board in enumerate(cluster.boards):
-        device, own = board.device, plan.on(index)
-        names = ", ".join(planned.stage.name for planned in own)
-        need = sum(dsps(planned, device.dsp_widths) for planned in own)
-        if need > (room := board.available("dsp")):
-            problems.append(
-                f"board {index} ({board.name}): {names} need {need:,} {device.dsp_kind}, it has {device.dsp:,} × "
-                f"{board.fill.dsp} = {room:,}; lower `array`, move a layer with device=, or add a board"
-            )
-        bits = sum(memory_bits(planned, plan.network.update.batch) for planned in own)
-        bits += sum(_link_bits(link, link.down) for link in plan.links if link.index == index - 1)
-        bits += sum(_link_bits(link, link.up) for link in plan.links if link.index == index)
-        room = board.available("bram") * device.bram_bits + board.available("uram") * device.uram_bits
-        room += board.available("lut") * LUT_RAM_BITS
-        if bits > room:
-            problems.append(
-                f"board {index} ({board.name}): memories of {names} need at least {bits:,} bits, block, ultra and "
-                f"distributed RAM give {room:,}; move a layer with device=, or add a board"
-            )
+    problems = [
+        problem
+        for index, board in enumerate(cluster.boards)
+        for problem in _board_problems(plan, index, board)
+    ]
     clock = min(board.device.clock_mhz for board in cluster.boards)
     for link, cable in zip(plan.links, cluster.links, strict=True):
         room_gbps = cable.payload_gbps * LINK_SHARE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..target import Board, Device
 from .blocks import rams_of
 
-__all__ = ["Dealt", "Load", "Memories", "Memory", "Room", "deal", "load_of", "room_of"]
+__all__ = ["NEVER", "Dealt", "Load", "Memories", "Memory", "Room", "deal", "load_of", "room_of"]
 
 SHALLOW = 2048
 """Words beyond which a memory never goes to distributed RAM."""
