@@ -10,6 +10,7 @@ from typing import Any
 
 from hwgen.frontend.loader import load_source
 from hwgen.ir.stage import Network
+from hwgen.passes.convolutions import convolutions as convolutions_of
 from hwgen.plan.search.search import Found, Search, fewest_at_all, usual_storages
 from hwgen.target import Board, Cluster, Fill, Link
 
@@ -38,16 +39,18 @@ ANCHORS = {
 """Cycles a sample that a greedy search with fractional shares and memories packed to 85 % found."""
 
 
-def board() -> Board:
-    """A VC709 of which everything but 30 % of the look-up tables may be used, with transceivers enough."""
-    found = Cluster.parse("vc709").boards[0]
+MIXES = ("vc709*60,kc705*60", "vcu118*12,vc709*40", "alveo_u280*8,vcu118*8,vc709*30")
+
+
+def board(name: str = "vc709") -> Board:
+    """A board of which everything but 30 % of the look-up tables may be used, with transceivers enough."""
+    found = Cluster.parse(name).boards[0]
     return replace(found, fill=Fill(1.0, 1.0, 1.0, 0.7, 1.0), transceivers=40, transceiver_gbps=13.1)
 
 
 def convolutions(name: str) -> Network:
     """A network without its classifier: what stands behind the last pool is taken as free."""
-    network = load_source(EXAMPLES / f"{name}.py").network
-    return replace(network, stages=network.stages[:-1])
+    return convolutions_of(load_source(EXAMPLES / f"{name}.py").network)
 
 
 def chain(count: int, link: Link) -> Cluster:
@@ -87,6 +90,25 @@ def row(network: Network, count: int, link: str, stored: str) -> dict[str, Any]:
     }
 
 
+def mixed(network: Network, mix: str) -> dict[str, Any]:
+    """A chain of different boards against the sum of their multipliers."""
+    boards = [board(each.name) for each in Cluster.parse(mix).boards]
+    cluster = Cluster.chain(boards, link=LINKS["125 Gb/s"])
+    begin = time.perf_counter()
+    search = Search(network, cluster, usual_storages(network, False, "memory"), paced_by_loss=False)
+    found = search.run()
+    row = {"network": network.name, "boards": mix, "multiplier_bound_cycles": search.floor}
+    if found is None:
+        return row | {"cycles_per_sample": None}
+    return row | {
+        "cycles_per_sample": found.pace,
+        "boards_used": len(found.steps),
+        "bound_cycles": found.bound.pace,
+        "reached_percent": round(100 * search.floor / found.pace, 2),
+        "seconds": round(time.perf_counter() - begin, 1),
+    }
+
+
 def cases() -> Iterator[tuple[str, int, str, str]]:
     """All lines of the table."""
     for name in NETWORKS:
@@ -101,6 +123,7 @@ def run() -> dict[str, Any]:
     """Every case, and the fewest boards that hold each network at all."""
     networks = {name: convolutions(name) for name in NETWORKS}
     rows = [row(networks[name], count, link, stored) for name, count, link, stored in cases()]
+    mixes = [mixed(networks["vgg16"], mix) for mix in MIXES]
     slowest = 1 << 30
     fewest = [
         {
@@ -114,4 +137,4 @@ def run() -> dict[str, Any]:
         for stored, (copy, master) in STORAGES.items()
     ]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"rows": rows, "fewest": fewest, "peak_megabytes": round(peak)}
+    return {"rows": rows, "mixed": mixes, "fewest": fewest, "peak_megabytes": round(peak)}
