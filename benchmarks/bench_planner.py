@@ -45,7 +45,8 @@ MIXES = ("vc709*60,kc705*60", "vcu118*12,vc709*40", "alveo_u280*8,vcu118*8,vc709
 def board(name: str = "vc709") -> Board:
     """A board of which everything but 30 % of the look-up tables may be used, with transceivers enough."""
     found = Cluster.parse(name).boards[0]
-    return replace(found, fill=Fill(1.0, 1.0, 1.0, 0.7, 1.0), transceivers=40, transceiver_gbps=13.1)
+    gbps = max(13.1, found.transceiver_gbps)
+    return replace(found, fill=Fill(1.0, 1.0, 1.0, 0.7, 1.0), transceivers=40, transceiver_gbps=gbps)
 
 
 def convolutions(name: str) -> Network:

@@ -45,8 +45,8 @@ def random_board(rng: np.random.Generator, name: str) -> Board:
     """A board with a few DSPs and memories."""
     device = Device(
         name=name, vendor="xilinx", family="virtex7", part="x", dsp_kind="DSP48E1", dsp_widths=(25, 18),
-        dsp=int(rng.integers(4, 60)), bram_kind="RAMB36E1", bram_bits=36_864, bram=int(rng.integers(4, 40)),
-        lut=100_000, ff=200_000, clock_mhz=100.0, lut_ram_bits=64, lut_ram=int(rng.integers(200, 20_000)),
+        dsp=int(rng.integers(4, 60)), bram_kind="RAMB36E1", bram_bits=36_864, bram=int(rng.integers(0, 24)),
+        lut=100_000, ff=200_000, clock_mhz=100.0, lut_ram_bits=64, lut_ram=int(rng.integers(100, 3000)),
     )  # fmt: skip
     return Board(name=name, device=device, fill=ALL, transceivers=16, transceiver_gbps=20.0)
 

@@ -2,6 +2,7 @@
 order of rows stands still, and every join broken is found."""
 
 import dataclasses
+import itertools
 import random
 from unittest import mock
 
@@ -107,26 +108,30 @@ def random_row_cuts(network, rng):
 
 
 def random_rows(seed):
-    """The plan of a random network whose layers are cut by rows where they can be; blocks within rows."""
+    """The plan of the first of many random networks that can be cut by rows and is not large; blocks within rows."""
+    return next(plan for k in itertools.count() if (plan := some_rows(seed + 1000 * k)) is not None)
+
+
+def some_rows(seed):
+    """The plan of one random network whose layers are cut by rows where they can be; None if nothing is."""
     rng, network = random.Random(seed), random_network(seed)
     cuts = random_row_cuts(network, rng)
     if cuts is None:
-        pytest.skip("nothing to cut by rows")
+        return None
     stages = []
     for stage, cut in zip(network.stages, cuts, strict=True):
         place = Place(split="rows") if cut.axis == "rows" else stage.place
         stages.append(dataclasses.replace(stage, place=place, array=None, wish=Wish()))
     network = dataclasses.replace(network, stages=tuple(stages))
     boards = cuts[-1].board + cuts[-1].count
-    return chain_plan(network, boards, lambda *_: cuts, WIDE, rng.randint(1, network.in_shape[2]))
+    plan = chain_plan(network, boards, lambda *_: cuts, WIDE, rng.randint(1, network.in_shape[2]))
+    return plan if sum(planned.fold.pk * planned.fold.pn for planned in plan.stages) <= 150 else None
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(300, 440))
+@pytest.mark.parametrize("seed", range(300, 370))
 def test_random_deals(seed):
     plan = random_rows(seed)
-    if sum(planned.fold.pk * planned.fold.pn for planned in plan.stages) > 150:
-        pytest.skip("minutes of emission")
     if seed % 2:
         plan = refolded(plan, {})
     options = {"stall": 0.3 * (seed % 3), "depth": 1 + seed % 2 * 3, "extreme": seed % 4 == 3}
