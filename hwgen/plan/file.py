@@ -18,7 +18,7 @@ from .codec import decode, encode
 from .layout import Layout
 from .legal import require_legal
 from .plan import Plan
-from .planner import plan_layout
+from .planner import bottleneck, plan_layout
 from .report import PlanReport
 
 __all__ = ["FORMAT", "PlanFile", "network_digest", "plan_from_file", "plan_text", "read_plan"]
@@ -148,7 +148,14 @@ def plan_from_file(file: PlanFile, network: Network) -> Plan:
     if file.pace < 0:
         raise BuildError(f"plan.pace: {file.pace}; give cycles a sample, 0 for as fast as the engines are")
     require_legal(network, file.layout, len(file.cluster.boards))
-    return plan_layout(network, file.layout, file.image_lanes, file.cluster, file.pace)
+    plan = plan_layout(network, file.layout, file.image_lanes, file.cluster, file.pace)
+    least, slowest = bottleneck(plan)
+    if 0 < file.pace < least:
+        raise BuildError(
+            f"plan.pace: {file.pace} cycles a sample, {slowest} takes {least:,}; give so many or more, or 0 for as fast "
+            "as the engines are"
+        )
+    return plan
 
 
 def _chain(cluster: Cluster) -> _Chain:
