@@ -160,7 +160,7 @@ def put(value, *keys):
             r"layout: conv1: weights = 'moon'; give one of ",
         ),
         (put("moon", "layout", 0, "part", "cut"), ModelError, r"conv1: .*moon"),
-        (put(1, "pace"), BuildError, r"plan.pace: 1 cycles a sample, .+ takes [\d,]+; give so many or more"),
+        (put(1, "pace"), BuildError, r"plan.pace: 1 cycles a sample, .+ takes [\d,]+; give as many or more"),
     ],
 )
 def test_mistakes_are_named(tmp_path, change, kind, message):

@@ -152,8 +152,8 @@ def plan_from_file(file: PlanFile, network: Network) -> Plan:
     least, slowest = bottleneck(plan)
     if 0 < file.pace < least:
         raise BuildError(
-            f"plan.pace: {file.pace} cycles a sample, {slowest} takes {least:,}; give so many or more, or 0 for as fast "
-            "as the engines are"
+            f"plan.pace: {file.pace} cycles a sample, {slowest} takes {least:,}; give as many or more, or 0 for as "
+            "fast as the engines are"
         )
     return plan
 
