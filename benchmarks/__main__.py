@@ -24,6 +24,7 @@ NAMES = (
     "link_cost",
     "logic",
     "planner",
+    "scale",
 )
 """One module bench_NAME each, with ``run() -> dict``."""
 
