@@ -63,12 +63,13 @@ def forward_sums(stage: Stage, batch: Batch, count: int) -> Ints:
 
 
 def backward_sums(stage: Stage, batch: Batch, start: int) -> Ints:
-    """Sums [B, *in_shape] of dx over the outputs from ``start`` on."""
+    """Sums [B, H, W, Cin/groups] of dx over the outputs of a group from ``start`` on."""
     assert batch.trace is not None
     dy = batch.trace.dy[stage.index]
     assert dy is not None
-    w = _weights(stage, batch)[..., start:]
-    return conv_backward(dy[..., start:], w, stage.window, bits=(stage.dy.width, stage.w.width))
+    own = slice(start, (start // stage.N + 1) * stage.N)
+    w = _weights(stage, batch)[..., own]
+    return conv_backward(dy[..., own], w, stage.window, bits=(stage.dy.width, stage.w.width))
 
 
 def row_sums(stage: Stage, batch: Batch, rows: Ints) -> Ints:
@@ -128,13 +129,12 @@ def part_counts(network: Network, planned: StagePlan, batch: Batch) -> dict[str,
 def _rounded(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -> tuple[int, int]:
     """Saturated elements of its own y, and of their errors behind the pool's adjoint."""
     part, outputs = planned.part, planned.part.outputs(stage)
-    grouped = part.cut == "groups"
-    x = inputs(stage, batch)[..., part.inputs(stage)] if grouped else inputs(stage, batch)
+    x = inputs(stage, batch) if part.takes_sums else inputs(stage, batch)[..., part.inputs(stage)]
     bias = batch.parameters.biases[stage.index]
     if bias is not None and stage.bias is not None:
         bias = bias[outputs] << (stage.acc_frac - stage.bias.frac)
     sums = conv_forward(
-        x, _weights(stage, batch)[..., outputs], stage.window, part.high - part.low if grouped else stage.groups,
+        x, _weights(stage, batch)[..., outputs], stage.window, planned.stage.groups,
         bias, (stage.x.width, stage.w.width),
     )  # fmt: skip
     y, clipped = requantise_sums(sums, stage.acc_frac, stage.y, stage.acc_bits)
@@ -155,7 +155,7 @@ def _rounded(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -
 def _back(stage: Stage, planned: StagePlan, batch: Batch) -> int:
     """Saturated elements of its own dx."""
     trace = batch.trace
-    if trace is None or stage.dx is None or planned.part.sends_back:
+    if trace is None or stage.dx is None or planned.part.back_out(stage):
         return 0
     dy = trace.dy[stage.index]
     assert dy is not None

@@ -22,11 +22,13 @@ __all__ = [
     "digits",
     "grouped",
     "mlp",
+    "more_groups",
     "refolded",
     "run_direct",
     "six_layers",
     "row_groups",
     "tall_rows",
+    "two_groups",
     "two_layers",
 ]
 
@@ -147,6 +149,38 @@ def grouped():
         nn.Linear(8, 3, u=1, pc=4, pn=3, name="linear"),
     ]
     return _network("grouped", (2, 3, 4), layers, "nearest")
+
+
+@cache
+def two_groups(rounding="nearest"):
+    """A convolution in two groups of three outputs with a pool, between layers of one group."""
+    layers = [
+        nn.Conv2d(1, 4, 1, u=1, pc=1, pn=2, b=2, name="first"),
+        nn.ReLU(),
+        nn.Conv2d(4, 6, (1, 2), padding=(0, 1), groups=2, u=2, pc=1, pn=2, b=3, name="two"),
+        nn.ReLU(),
+        nn.MaxPool2d((1, 2)),
+        nn.Flatten(),
+        nn.Linear(12, 2, u=1, pc=3, pn=1, name="linear"),
+    ]
+    return _network("two_groups", (2, 2, 1), layers, rounding)
+
+
+@cache
+def more_groups(rounding="nearest"):
+    """Convolutions in two groups of four outputs, and in three of three."""
+    layers = [
+        nn.Conv2d(1, 4, 1, u=1, pc=1, pn=2, b=2, name="first"),
+        nn.ReLU(),
+        nn.Conv2d(4, 8, (2, 3), padding=(1, 1), groups=2, u=3, pc=2, pn=2, b=2, name="two"),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 9, 1, u=1, pc=3, pn=3, b=1, name="between"),
+        nn.Conv2d(9, 9, 1, groups=3, u=1, pc=2, pn=2, b=1, name="three"),
+        nn.Flatten(),
+        nn.Linear(9, 2, u=1, pc=3, pn=1, name="linear"),
+    ]
+    return _network("more_groups", (2, 3, 1), layers, rounding)
 
 
 @cache

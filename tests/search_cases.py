@@ -27,6 +27,8 @@ def random_network(rng: np.random.Generator) -> Network:
     shape = (height, width, channels)
     for _ in range(int(rng.integers(1, 4))):
         groups = int(rng.choice([1, 1, 1, channels]))
+        if groups > 2 and groups % 2 == 0:
+            groups //= 2
         outputs = groups * int(rng.integers(1, 5))
         kernel = int(rng.choice([1, 3]))
         layers.append(nn.Conv2d(channels, outputs, kernel, padding=kernel // 2, groups=groups))
@@ -75,7 +77,7 @@ def least_pes(search: Search, share: Share, pace: int) -> int | None:
     if share.axis == "input_channels":
         cin = share.size
     elif share.axis == "output_channels":
-        n = share.size
+        n, groups = (share.size, 1) if share.size < n else (n, share.size // n)
     elif share.axis == "groups":
         groups = share.size
     best = None
@@ -102,11 +104,10 @@ def fewest(search: Search, pace: int, flown) -> int | None:
             return None
         counts = []
         for shares, end in _ends(search, place, probe.turns):
-            if not probe.fits(board, shares):
-                continue
             if end.layer == len(line.layers):
-                return 1
-            if line.crosses(board, end, pace, probe.turns):
+                if probe.fits(board, shares):
+                    return 1
+            elif line.crosses(board, end, pace, probe.turns) and probe.fits(board, shares):
                 rest = from_here(board + 1, end)
                 counts += [rest + 1] if rest is not None else []
         return min(counts, default=None)
@@ -130,15 +131,26 @@ def _ends(search: Search, place: Place, turns) -> Iterator[tuple[tuple[Share, ..
     shares: tuple[Share, ...] = ()
     while place.layer < len(layers):
         axes = layers[place.layer].axes
+        n = layers[place.layer].stage.N
         for axis in [place.axis] if place.done else list(axes):
             for end in range(place.done + 1, axes[axis]):
+                if axis == "output_channels" and not _one_part(place.done, end, n):
+                    continue
                 part = Share(place.layer, axis, place.done, end, turns[place.layer])
                 yield (*shares, part), Place(place.layer, axis, end)
         rest = Share(place.layer, "whole", 0, 1)
+        if place.axis == "output_channels" and not _one_part(place.done, axes[place.axis], n):
+            return
         if place.done:
             rest = Share(place.layer, place.axis, place.done, axes[place.axis], turns[place.layer])
         shares, place = (*shares, rest), Place(place.layer + 1)
         yield shares, place
+
+
+def _one_part(low: int, high: int, n: int) -> bool:
+    """Whether a board may have outputs low..high of groups of n: no piece of a group beside anything else."""
+    pieces = [(max(low, g), min(high, g + n)) for g in range(0, high, n) if g + n > low]
+    return len(pieces) == 1 or all(b - a == n for a, b in pieces)
 
 
 def slower(cluster: Cluster, gbps: float) -> Cluster:

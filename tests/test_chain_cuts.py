@@ -7,12 +7,27 @@ import pytest
 from amaranth import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
-from chain_cases import random_chain
-from chain_networks import cut_plan, digits, grouped, mlp, refolded, run_direct, six_layers, tall, two_layers
+from chain_cases import chain_device, random_chain
+from chain_networks import (
+    cut_plan,
+    digits,
+    grouped,
+    mlp,
+    more_groups,
+    refolded,
+    run_direct,
+    six_layers,
+    tall,
+    two_groups,
+    two_layers,
+)
 from device_cases import doubled, with_depths
+from hwgen.sim.run import SimOptions, simulate
 
+from hwgen.backend.verilog import emit
 from hwgen.errors import MismatchError, WatchdogError
 from hwgen.gateware import chains, channels, flow
+from hwgen.gateware.rows import RowDeal
 from hwgen.gateware.stream import Fork
 from hwgen.plan.fold import legal_pc, legal_u
 from hwgen.plan.part import Part
@@ -30,6 +45,7 @@ CASES = {
     "a perceptron, layer by layer": (mlp, {}, "0i1,6 1o1,4 2i3,4", {"stall": 0.3}),
     "one layer over four boards": (mlp, {}, "0 0o1,2,3,4 3", {"extreme": True}),
     "groups": (grouped, {}, "0g1,4 1g5,8 2", {}),
+    "inside groups": (two_groups, {}, "0 0o1,3,5,6 3", {"stall": 0.3}),
 }  # fmt: skip
 
 
@@ -50,6 +66,11 @@ SOAKED = [
     (mlp, {}, "0 1i1,2,5 3"),
     (mlp, {}, "0i1,4,6 2o1,4 3i3,4"),
     (grouped, {}, "0g1,2,3,4 3g1,7,8 5i1,8"),
+    (grouped, {}, "0o2,3,4,8 3o1,7,8 5"),
+    (more_groups, {}, "0 0o1,4,6,7,8 4 4o1,3,6,9 7"),
+    (more_groups, {}, "0 0o3,4,8 2 2o3,4,5,6,8,9 7"),
+    (more_groups, {"rounding": "stochastic"}, "0 0o2,3,4,6,8 4i1,8 5o6,7,9 7"),
+    (more_groups, {}, "0 0o4,5,7,8 3 3o2,3,9 5"),
 ]
 
 
@@ -57,6 +78,21 @@ SOAKED = [
 @pytest.mark.parametrize(("network", "arguments", "text"), SOAKED)
 def test_more_cuts(network, arguments, text):
     assert run_direct(cut_plan(network(**arguments), text), stall=0.2, poison=True)["mismatched"] == 0
+
+
+# --- With links, boards alone
+
+
+@pytest.mark.parametrize(
+    "board", [pytest.param(0, marks=pytest.mark.soak), 1, pytest.param(2, marks=pytest.mark.soak)]
+)
+def test_a_board_with_a_piece_of_a_group_alone(board):
+    """What crosses beside a group that is cut, recorded and compared over real links, in training and evaluation."""
+    device = chain_device(cut_plan(two_groups(), "0 0o1,3,5,6 3"), emit, seed=4)
+    wanted = SimOptions(
+        batches=2, simulator="icarus", watchdog=20_000, device=board, evaluate=True, stall=0.1
+    )
+    assert simulate(device, wanted)["mismatched"] == 0
 
 
 # --- Foldings and depths of parts
@@ -177,12 +213,17 @@ def wrong_merge(self, name, width, low, high, counts):
     return MERGE(self, name, width, high, low, counts[::-1])
 
 
+def wrong_group(shape, words, takers):
+    return RowDeal(shape, words, [5 - bits for bits in takers])
+
+
 SABOTAGE = {
     "forward sums": ("0 0i2,4", chains, "AddSums", WrongSums, r"(second@1\.y|result\.\w+)"),
     "backward sums": ("0 0o2,4", chains, "AddSums", WrongSums, r"second@0\.dx"),
     "order of a split": ("0 0i2,4", flow.Flow, "_split", wrong_split, r"(second@1\.y|result\.\w+)"),
     "order of a merge": ("0 0o2,4", flow.Flow, "_merge", wrong_merge, r"result\.prediction"),
     "masked errors": ("0 0i2,4", chains, "Fork", WrongFork, r"second@0\.dy"),
+    "group whose sums are shared": ("0 0o1,3,6 2", flow, "RowDeal", wrong_group, r"two@0\.y"),
     "offset of the random bits": ("0 0o2,4", Part, "offset", lambda *_: 0, r"second@1\.weight"),
 }
 
@@ -191,7 +232,8 @@ SABOTAGE = {
 def test_a_broken_join_is_found(join):
     text, owner, name, broken, tensor = SABOTAGE[join]
     rounding = "stochastic" if name == "offset" else "nearest"
-    plan = cut_plan(two_layers(rounding), text)
+    network = two_groups() if tensor.startswith("two@") else two_layers(rounding)
+    plan = cut_plan(network, text)
     with mock.patch.object(owner, name, broken), pytest.raises(MismatchError, match=f"^{tensor}: "):
         run_direct(plan, **FAST | {"batches": 1})
 

@@ -20,7 +20,7 @@ from hwgen.errors import MismatchError, WatchdogError
 from hwgen.gateware import chains, flow
 from hwgen.gateware.rows import AddRows
 from hwgen.ir.stage import Place, Wish
-from hwgen.plan.cuts import Cut, legal_axes
+from hwgen.plan.cuts import Cut, axis_channels, legal_axes, within_groups
 from hwgen.plan.rows import row_problems
 from hwgen.target import Link
 
@@ -99,8 +99,11 @@ def random_row_cuts(network, rng):
             board += count - 1
         elif legal_axes(stage) and rng.random() < 0.3:
             axis = rng.choice(legal_axes(stage))
-            channels = {"output_channels": stage.N, "input_channels": stage.cin, "groups": stage.groups}[axis]
-            cuts.append(Cut(board, axis, (0, rng.randint(1, channels - 1), channels)))
+            channels = axis_channels(stage, axis)
+            middle = rng.randint(1, channels - 1)
+            if axis == "output_channels" and not within_groups(stage, 0, middle):
+                middle -= middle % stage.N
+            cuts.append(Cut(board, axis, (0, middle, channels)))
             board += 1
         else:
             cuts.append(Cut(board))

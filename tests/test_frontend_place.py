@@ -67,8 +67,9 @@ MISTAKES = [
     ),
     ({"split": "groups"}, f'split = "groups" but the layer has one group; {CHOICE}'),
     (
-        {"in_channels": 4, "groups": 2, "split": "output_channels"},
-        'split = "output_channels" but the layer has 2 groups; give split="groups" or split="rows"',
+        {"in_channels": 4, "groups": 2, "split": "input_channels"},
+        'split = "input_channels" but the layer has 2 groups; give split="groups" or '
+        'split="output_channels" or split="rows"',
     ),
     ({"shares": (2, 2)}, f"shares = (2, 2) without split; {CHOICE} beside it"),
     (

@@ -170,7 +170,7 @@ REFUSED = [
         {1: Place((0, 1), "input_channels")},
         2,
         {1: 2}.items(),
-        "s1: split='input_channels': it has groups; legal: groups",
+        "s1: split='input_channels': it has groups; legal: groups, output_channels",
     ),
     (
         {1: Place((0, 1), "groups")},

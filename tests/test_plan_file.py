@@ -198,10 +198,24 @@ def test_groups_are_the_cut_of_layers_with_groups(tmp_path):
     def change(data):
         for each in data["layout"]:
             if each["stage"] == 1:
-                each["part"]["cut"] = "output_channels"
+                each["part"]["cut"] = "input_channels"
 
     with pytest.raises(
-        ModelError, match=r"conv2: cut by output_channels with 2 groups; a layer with groups is cut by"
+        ModelError, match=r"conv2: cut by input_channels with 2 groups; a layer with groups is cut by"
+    ):
+        plan_from_file(edited(tmp_path, change, "groups"), planned("groups")[0])
+
+
+def test_a_part_has_no_pieces_of_two_groups(tmp_path):
+    def change(data):
+        ends = iter((0, 5, 8))
+        low = next(ends)
+        for each in data["layout"]:
+            if each["stage"] == 1:
+                each["part"] |= {"cut": "output_channels", "low": low, "high": (low := next(ends))}
+
+    with pytest.raises(
+        ModelError, match=r"conv2: part 0: outputs 0\.\.5 of groups of 4; a part has some of one group"
     ):
         plan_from_file(edited(tmp_path, change, "groups"), planned("groups")[0])
 

@@ -1,6 +1,8 @@
 """Parts of a stage: together exactly the whole, whatever the axis and the shares."""
 
 import dataclasses
+from functools import partial
+from itertools import pairwise, starmap
 
 import numpy as np
 import pytest
@@ -9,8 +11,8 @@ from ref_networks import random_network
 from hwgen.ir.stage import Stage
 from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
-from hwgen.plan.cuts import Cut, axis_channels, legal_axes, parts_of
-from hwgen.plan.part import CUTS, WHOLE, Part, part_stage
+from hwgen.plan.cuts import Cut, axis_channels, legal_axes, parts_of, within_groups
+from hwgen.plan.part import WHOLE, Part, like_part, part_stage
 
 Q8 = Q(8, 4)
 
@@ -42,7 +44,8 @@ def every_cut(stage):
         for count in range(2, channels + 1):
             for shares in shares_of(channels, count):
                 bounds = (0, *np.cumsum(shares).tolist())
-                yield axis, parts_of(Cut(0, axis, bounds))
+                if axis != "output_channels" or all(starmap(partial(within_groups, stage), pairwise(bounds))):
+                    yield axis, parts_of(Cut(0, axis, bounds))
 
 
 STAGES = [stage_of(), stage_of(3, 5), stage_of(8, 12, 4), stage_of(4, 4, 4), stage_of(1, 3), stage_of(5, 1)]
@@ -69,7 +72,13 @@ def test_the_parts_tile_the_whole(stage):
                 len(times["y"][part.outputs(stage)]),
             )
         assert (times["w"] == 1).all()
-        assert (times["x"] == (len(parts) if axis == "output_channels" else 1)).all()
+        # Every part that has outputs of a group reads the inputs of it.
+        sharing = [
+            sum(p.low < n + stage.N and p.high > n for p in parts)
+            for n in range(0, stage.out_channels, stage.N)
+        ]
+        by_outputs = axis == "output_channels"
+        assert (times["x"] == (np.repeat(sharing, stage.cin) if by_outputs else 1)).all()
         assert (times["y"] == (len(parts) if axis == "input_channels" else 1)).all()
 
 
@@ -83,19 +92,40 @@ def test_the_offset_is_that_of_the_first_weight(stage):
     assert WHOLE.offset(stage) == 0
 
 
+def who(part, stage):
+    found = {
+        "sends_back": part.back_out(stage), "sends_sums": part.sends_sums,
+        "takes_back": part.back_in(stage), "takes_sums": part.takes_sums,
+    }  # fmt: skip
+    return " ".join(name for name, does in found.items() if does)
+
+
+def test_sums_stay_within_their_group():
+    """Outputs of three groups of four: the first whole, the second over three parts, the third over two."""
+    stage, bounds = stage_of(6, 12, 3), (0, 4, 5, 6, 8, 9, 12)
+    wanted = ["", "takes_back", "sends_back takes_back", "sends_back", "takes_back", "sends_back"]
+    parts = parts_of(Cut(0, "output_channels", bounds))
+    assert [who(part, stage) for part in parts] == wanted
+    assert [part.inputs(stage) for part in parts] == [slice(0, 2), *[slice(2, 4)] * 3, *[slice(4, 6)] * 2]
+    assert [part_stage(stage, part, 0).groups for part in parts] == [1] * 6
+    assert part_stage(stage, Part("output_channels", 0, 2, 0, 8), 0).groups == 2
+    for part in parts:
+        like = like_part(part, stage)
+        assert who(like, stage) == who(part, stage)
+        assert part_stage(stage, like, 0) == part_stage(stage, part, 0)
+
+
 def test_who_sends_and_takes_sums():
     table = {
         "output_channels": ["takes_back", "sends_back takes_back", "sends_back"],
         "input_channels": ["sends_sums", "sends_sums takes_sums", "takes_sums"],
         "groups": ["", "", ""],
-        "rows": ["", "", ""],
     }
-    names = ("sends_back", "sends_sums", "takes_back", "takes_sums")
-    for axis in CUTS:
+    for axis in table:
         for part, wanted in zip(parts_of(Cut(0, axis, (0, 1, 2, 4))), table[axis], strict=True):
-            assert " ".join(name for name in names if getattr(part, name)) == wanted
+            assert who(part, stage_of(4, 4)) == wanted
             assert (part.first, part.last) == (part.index == 0, part.index == 2)
-    assert not any(getattr(WHOLE, name) for name in names)
+    assert who(WHOLE, stage_of()) == ""
     assert WHOLE.first
     assert WHOLE.last
 
@@ -123,6 +153,8 @@ def test_sums_of_parts_fit_the_widths_of_the_whole(seed):
     for stage in random_network(seed).stages:
         for axis in legal_axes(stage):
             middle = axis_channels(stage, axis) // 2
+            if axis == "output_channels":
+                middle = middle // stage.N * stage.N or stage.N // 2
             for part in parts_of(Cut(0, axis, (0, middle, axis_channels(stage, axis)))):
                 own = part_stage(stage, part, part.index)
                 assert own.psum_bits <= stage.psum_bits

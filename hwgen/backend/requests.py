@@ -133,7 +133,7 @@ def _stage(plan: Plan, planned: StagePlan, tile: str) -> Request:
     def like(stage: Stage) -> Stage:
         return replace(stage, name="stage", index=index, array=None, wish=Wish(), place=Place())
 
-    part = planned.part if random else like_part(planned.part)
+    part = planned.part if random else like_part(planned.part, whole)
     own = replace(planned, stage=like(planned.stage), board=0, part=part)
     network = replace(plan.network, stages=(like(whole),), name="")
     parts = (network, own, tile)

@@ -155,8 +155,8 @@ def _axis(op: Conv2d | Linear, split: str) -> int:
 
 
 def _legal(op: Conv2d | Linear) -> tuple[str, ...]:
-    """Where a layer can be cut: of channels a grouped one only between its groups; a linear one has but one row."""
-    channels = ("groups",) if _groups(op) > 1 else ("output_channels", "input_channels")
+    """Where a layer can be cut: a grouped one not by its inputs; a linear one has but one row."""
+    channels = ("groups", "output_channels") if _groups(op) > 1 else ("output_channels", "input_channels")
     return (*channels, "rows") if isinstance(op, Conv2d) else channels
 
 

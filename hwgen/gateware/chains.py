@@ -256,12 +256,12 @@ class BackwardChain(wiring.Component):
             o = self._add_rows(m, o)
             if o is None:
                 return
-        if part.takes_back:
+        elif part.back_in(self.whole):
             m.submodules.add = add = AddSums(pc, stage.col_bits, width, width)
             wiring.connect(m, o, add.a)
             wiring.connect(m, wiring.flipped(self.back_in), add.b)
             o = add.o
-        if part.sends_back:
+        if part.cut != "rows" and part.back_out(self.whole):
             m.submodules.out = out = Fifo(self.back_out.payload.shape(), 2)
             wiring.connect(m, _widened(m, o, pc, width, "wide"), out.i)
             wiring.connect(m, out.o, wiring.flipped(self.back_out))

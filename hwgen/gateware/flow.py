@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from amaranth import unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -107,11 +109,9 @@ class Flow:
         elif part.last:
             self.join(f"x_{i}", stage.x.width, x, own)
         elif part.cut == "output_channels":
-            self._fork(f"x_fork_{i}", stage.x.width, x, own, self.boundary("down_x"))
+            self._x_outputs(i, planned, x, own)
         else:
-            onward = self.boundary("down_x")
-            counts = (stage.in_channels, onward[1][0])
-            self._split(f"x_split_{i}", stage.x.width, x, own, onward, counts)
+            self._x_split(i, planned, x, own)
         if part.takes_sums:
             whole = self.plan.whole(planned)
             behind = (ports.sums_in, (stage.N, planned.fold.pn))
@@ -161,21 +161,47 @@ class Flow:
         own, bits = (stage.cin, planned.fold.folding.pc), self.plan.whole(planned).col_bits
         if part.cut == "rows":
             return self._dx_rows(i, planned, own, bits)
-        if part.takes_back:
+        names = ports.signature.members
+        if "back_in" in names:
             self.join(f"back_in_{i}", bits, self.boundary("down_back"), (ports.back_in, own))
-        if part.sends_back:
+        if "back_out" in names:
             self.join(f"back_out_{i}", bits, (ports.back_out, own), self.boundary("up_back"))
-            return None
-        dx = (ports.dx, own)
-        if part.cut in ("input_channels", "groups"):
-            if not part.last:
-                behind = self.boundary("down_dx")
-                counts = (stage.in_channels, behind[1][0])
-                dx = self._merge(f"dx_merge_{i}", stage.dx.width, dx, behind, counts)
-            if not part.first:
-                self.join(f"dx_out_{i}", stage.dx.width, dx, self.boundary("up_dx"))
-                return None
-        return dx
+        # Channels of parts behind that are complete there; none of those that this part adds to.
+        behind = None if part.last else self.boundary("down_dx")
+        dx = (ports.dx, own) if "dx" in names else behind
+        if behind is not None and "dx" in names:
+            counts = (stage.in_channels, behind[1][0])
+            dx = self._merge(f"dx_merge_{i}", stage.dx.width, dx, behind, counts)
+        if part.first:
+            return dx
+        if dx is not None:
+            self.join(f"dx_out_{i}", stage.dx.width, dx, self.boundary("up_dx"))
+        return None
+
+    def _x_outputs(self, i: int, planned: StagePlan, x, own) -> None:
+        """x of a part of the outputs: parts behind it want the channels of its last group too, if they share it."""
+        stage, onward = planned.stage, self.boundary("down_x")
+        if not planned.part.back_in(self.plan.whole(planned)):
+            self._x_split(i, planned, x, own)
+            return
+        rest = onward[1][0] - stage.in_channels
+        if not rest:
+            self._fork(f"x_fork_{i}", stage.x.width, x, own, onward)
+            return
+        P = max(layout[1] for _, layout in (x, own, onward))
+        counts = (stage.in_channels, rest)
+        takers = [3] * math.ceil(counts[0] / P) + [2] * math.ceil(rest / P)
+        deal = RowDeal(lanes(P, stage.x.width), 1, takers)
+        self.m.submodules[f"x_deal_{i}"] = deal
+        self.join(f"x_deal_{i}_i", stage.x.width, x, (deal.i, (counts, P)))
+        self.join(f"x_deal_{i}_own", stage.x.width, (deal.o[0], (counts[0], P)), own)
+        self.join(f"x_deal_{i}_onward", stage.x.width, (deal.o[1], (counts, P)), onward)
+
+    def _x_split(self, i: int, planned: StagePlan, x, own) -> None:
+        """The first channels of x to the part, the others onward."""
+        onward = self.boundary("down_x")
+        counts = (planned.stage.in_channels, onward[1][0])
+        self._split(f"x_split_{i}", planned.stage.x.width, x, own, onward, counts)
 
     def _fork(self, name, width, source, first, second) -> None:
         """Both get every word."""

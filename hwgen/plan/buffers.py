@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.stage import Stage
 from .geometry import Axis, Geometry, free_before, min_col_rows, min_rows
 from .part import like_part
 from .plan import Depths, StagePlan
@@ -133,8 +134,9 @@ def stall_free_depths(planned: StagePlan, times: StageTimes) -> Depths:
     )
 
 
-def shared_depths(stages: Sequence[StagePlan]) -> tuple[StagePlan, ...]:
-    """Parts of a stage that differ in nothing but a few words of their buffers get those of the deepest one.
+def shared_depths(wholes: Sequence[Stage], stages: Sequence[StagePlan]) -> tuple[StagePlan, ...]:
+    """Parts of a stage (``wholes`` by number) that differ in nothing but a few words of their buffers get those
+    of the deepest one.
 
     Then they are one engine, emitted and checked once. Of the middle parts of a cut each keeps a sample a little
     shorter than the one before.
@@ -142,7 +144,7 @@ def shared_depths(stages: Sequence[StagePlan]) -> tuple[StagePlan, ...]:
 
     def like(planned: StagePlan) -> tuple[object, ...]:
         own = replace(planned.stage, name="")
-        return own, planned.folding, planned.tile, planned.storage, like_part(planned.part)
+        return own, planned.folding, planned.tile, planned.storage, like_part(planned.part, wholes[own.index])
 
     alike: dict[tuple[object, ...], list[Depths]] = {}
     for planned in stages:

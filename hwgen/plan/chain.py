@@ -43,7 +43,7 @@ def part_folding(whole: Fold, part: Part) -> Folding:
     """The folding of a part: as many folds as the whole stage has, over fewer rows or columns."""
     folding, channels = whole.folding, part.high - part.low
     if part.cut == "output_channels":
-        return replace(folding, pn=math.ceil(channels / whole.fn))
+        return replace(folding, pn=math.ceil(min(channels, whole.stage.N) / whole.fn))
     if part.cut == "input_channels":
         return replace(folding, pc=math.ceil(channels / whole.cgs))
     return folding
@@ -150,15 +150,15 @@ def _crossing(
         up += [tensor("dy", whole, whole.M, 0, outputs, whole.dy.width)] if backs else []
         up += [tensor("dx", whole, x_pixels, x_end, inputs, dx_bits)] if dx_bits else []
     else:
-        passed = 0 if part.cut == "output_channels" else x_end
+        wanted = following.part.inputs(whole).start
         down += [
-            tensor("x", whole, x_pixels, passed, inputs, whole.x.width),
+            tensor("x", whole, x_pixels, wanted, inputs, whole.x.width),
             tensor("y", whole, y_pixels, 0, y_end, whole.y.width),
         ]
         up += [tensor("dy", whole, y_pixels, 0, y_end, whole.dy.width)] if backs else []
-        if dx_bits and part.cut == "output_channels":
-            up.append(tensor("back", whole, x_pixels, 0, inputs, whole.col_bits))
-        elif dx_bits:
+        if dx_bits and part.back_in(whole):
+            up.append(tensor("back", whole, x_pixels, wanted, x_end, whole.col_bits))
+        if dx_bits and x_end < inputs:
             up.append(tensor("dx", whole, x_pixels, x_end, inputs, dx_bits))
     if part.shares_weights and not part.last and not whole.frozen:
         down.append(_sums("grads", whole, network.update.batch))

@@ -20,8 +20,10 @@ __all__ = [
     "Cut",
     "axis_channels",
     "balanced_cuts",
+    "groups_problem",
     "natural_axis",
     "parts_of",
+    "within_groups",
 ]
 
 BALANCED = 1.25
@@ -55,18 +57,34 @@ Chooser = Callable[[Network, Sequence[Folding], Sequence[int]], tuple[Cut, ...]]
 def axis_channels(stage: Stage, axis: str) -> int:
     """Channels (or groups, or rows of y) along a cut's axis."""
     rows = stage.out_shape[0]
-    return {"output_channels": stage.N, "input_channels": stage.cin, "groups": stage.groups, "rows": rows}[
-        axis
-    ]
+    return {
+        "output_channels": stage.out_channels,
+        "input_channels": stage.cin,
+        "groups": stage.groups,
+        "rows": rows,
+    }[axis]
 
 
 def legal_axes(stage: Stage) -> list[str]:
-    """Axes of channels with two or more. A grouped layer is cut by whole groups: its groups share no sum.
+    """Axes of channels with two or more. A grouped layer is cut by whole groups, which share no sum, or by its outputs.
 
     Rows are cut only where the user or a search asks for it: every part then holds all weights.
     """
-    axes = ["groups"] if stage.groups > 1 else ["output_channels", "input_channels"]
+    axes = ["groups", "output_channels"] if stage.groups > 1 else ["output_channels", "input_channels"]
     return [axis for axis in axes if axis_channels(stage, axis) > 1]
+
+
+def within_groups(stage: Stage, low: int, high: int) -> bool:
+    """Whether outputs ``low``..``high`` are some of one group, or all of one or more."""
+    return low // stage.N == (high - 1) // stage.N or not (low % stage.N or high % stage.N)
+
+
+def groups_problem(stage: Stage, low: int, high: int) -> str:
+    """Why outputs ``low``..``high`` are no part."""
+    return (
+        f"outputs {low}..{high} of groups of {stage.N}; a part has some of one group, or all of one or more; "
+        f"end one at a multiple of {stage.N}"
+    )
 
 
 def natural_axis(stage: Stage) -> str | None:
@@ -168,7 +186,7 @@ def _place(fold: Fold, boards: int, problems: list[str]) -> _Place:
     axis = natural_axis(stage)
     wanted = len(pin.device) if pin.device else len(pin.shares) if pin.shares else 1
     if pin.split is not None:
-        axis = "groups" if stage.groups > 1 and pin.split == "output_channels" else pin.split
+        axis = pin.split
         if axis not in axes:
             one = "it has one group" if axis == "groups" else "there is but one channel"
             why = "it has groups" if stage.groups > 1 else one
@@ -193,15 +211,35 @@ def _place(fold: Fold, boards: int, problems: list[str]) -> _Place:
         folds = {"output_channels": fold.fn, "input_channels": fold.cgs, "groups": 1}[axis]
         every, aligned = max(1, channels // POSITIONS), folds * max(1, channels // folds // POSITIONS)
         inner = {*range(every, channels, every), *range(aligned, channels, aligned)}
+        if axis == "output_channels":
+            inner |= {*range(stage.N, channels, stage.N)}
         return _Place(axis, tuple(sorted(inner)), False, None, aligned)
-    shares = pin.shares or tuple(channels * (p + 1) // wanted - channels * p // wanted for p in range(wanted))
+    shares = pin.shares or _even(channels, wanted)
+    if axis == "output_channels" and pin.shares is None and stage.groups > 1:
+        shares = _even_in_groups(stage, wanted)
     if sum(shares) != channels or min(shares) < 1:
         what = "groups" if axis == "groups" else f"{axis.replace('_', ' ')}"
         problems.append(
             f"{stage.name}: shares={shares} of {channels} {what}; give {wanted} that sum to {channels}"
         )
         return _Place(None, (), False, None)
-    return _Place(axis, tuple(accumulate(shares))[:-1], True, first)
+    bounds = (0, *accumulate(shares))
+    if axis == "output_channels":
+        crossed = [pair for pair in pairwise(bounds) if not within_groups(stage, *pair)]
+        problems += [f"{stage.name}: shares={shares}: {groups_problem(stage, *pair)}" for pair in crossed]
+    return _Place(axis, bounds[1:-1], True, first)
+
+
+def _even(units: int, parts: int) -> tuple[int, ...]:
+    """Shares of so many parts, as alike as can be."""
+    return tuple(units * (p + 1) // parts - units * p // parts for p in range(parts))
+
+
+def _even_in_groups(stage: Stage, parts: int) -> tuple[int, ...]:
+    """Shares of outputs: whole groups to each part, or as many parts as can be alike to each group."""
+    if parts <= stage.groups:
+        return tuple(groups * stage.N for groups in _even(stage.groups, parts))
+    return tuple(share for count in _even(parts, stage.groups) for share in _even(stage.N, count))
 
 
 def _place_rows(fold: Fold, wanted: int, first: int | None, problems: list[str]) -> _Place:
@@ -246,7 +284,7 @@ def _search(
         following: dict[int, tuple[float, int, tuple[Point, ...]]] = {}
         for start, (load, cuts, way) in least.items():
             for end in range(start + 1, len(points)):
-                if not _fits(places, points[start], points[end], board):
+                if not _fits(stages, places, points[start], points[end], board):
                     continue
                 worst = max(load, (at[end] - at[start]) / capacity)
                 option = (worst, cuts + (points[end][1] > 0), (*way, points[end]))
@@ -268,13 +306,17 @@ def _weight(stages: Sequence[Stage], places: Sequence[_Place], weights: Sequence
     return before
 
 
-def _fits(places: Sequence[_Place], start: Point, end: Point, board: int) -> bool:
+def _fits(stages: Sequence[Stage], places: Sequence[_Place], start: Point, end: Point, board: int) -> bool:
     """Whether ``board`` may hold what lies between two points."""
     last = end[0] if end[1] else end[0] - 1
     for i in range(start[0], last + 1):
         place = places[i]
         low = start[1] if i == start[0] else 0
         high = end[1] if i == end[0] and end[1] else None
+        if place.axis == "output_channels":
+            stage = stages[i]
+            if not within_groups(stage, low, stage.out_channels if high is None else high):
+                return False
         if place.must:
             inner = (0, *place.inner)
             if low not in inner or high != (*place.inner, None)[inner.index(low)]:

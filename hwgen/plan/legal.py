@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import ModelError
 from ..ir.stage import Network, Stage
-from .cuts import axis_channels
+from .cuts import axis_channels, groups_problem, within_groups
 from .fold import Fold, Folding, legal_u
 from .foldings import MAX_PES
 from .layout import Layout, Placement, check_layout
@@ -52,9 +52,10 @@ def _check_parts(stage: Stage, parts: list[Placement], problems: list[str]) -> N
 
 
 def _check_channels(stage: Stage, cut: str, parts: list[Placement], problems: list[str]) -> None:
-    if (cut == "groups") != (stage.groups > 1):
+    if cut not in (("groups", "output_channels") if stage.groups > 1 else CHANNELS[:2]):
         problems.append(
-            f"{stage.name}: cut by {cut} with {stage.groups} groups; a layer with groups is cut by them"
+            f"{stage.name}: cut by {cut} with {stage.groups} groups; a layer with groups is cut by them, "
+            "or by output channels within them"
         )
         return
     extent, at = axis_channels(stage, cut), 0
@@ -67,6 +68,9 @@ def _check_channels(stage: Stage, cut: str, parts: list[Placement], problems: li
             )
             return
         at = part.high
+        if cut == "output_channels" and not within_groups(stage, part.low, part.high):
+            problems.append(f"{stage.name}: part {part.index}: {groups_problem(stage, part.low, part.high)}")
+            return
     if at != extent:
         problems.append(f"{stage.name}: parts have {at} {cut} of {extent}; give all of them")
 

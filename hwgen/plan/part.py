@@ -17,6 +17,7 @@ CUTS = ("output_channels", "input_channels", "groups", "rows")
 class Part:
     """Part ``index`` of ``count``: channels ``low``..``high`` of the cut axis (whole groups for "groups").
 
+    Of the output channels of a layer with groups a part has some of one group, or all of one or more.
     ``cut`` is one of CUTS, or "whole". For "rows" ``deal`` are turns, in rows of the stage's y in raster order: turn k
     belongs to part k mod ``count``, and ``high`` are this part's rows in all, ``low`` is 0. The others have no deal.
     """
@@ -49,16 +50,6 @@ class Part:
         return self.cut == "input_channels" and not self.first
 
     @property
-    def sends_back(self) -> bool:
-        """It hands backward sums to the part before it instead of rounding them."""
-        return self.cut == "output_channels" and not self.first
-
-    @property
-    def takes_back(self) -> bool:
-        """It adds the backward sums of the parts behind it."""
-        return self.cut == "output_channels" and not self.last
-
-    @property
     def shares_weights(self) -> bool:
         """All parts hold all weights, add up their gradients and make the same update."""
         return self.cut == "rows"
@@ -71,17 +62,19 @@ class Part:
         """Backward sums come from the part behind it."""
         if self.cut == "rows":
             return not self.last and len(self.rows(stage).back(self.index + 1)) > 0
-        return self.takes_back
+        return self.cut == "output_channels" and self.high % stage.N > 0
 
     def back_out(self, stage: Stage) -> bool:
-        """Backward sums go to the part before it."""
+        """Backward sums go to the part before it, which rounds them or hands them on."""
         if self.cut == "rows":
             return len(self.rows(stage).back(self.index)) > 0
-        return self.sends_back
+        return self.cut == "output_channels" and self.low % stage.N > 0
 
     def rounds_dx(self, stage: Stage) -> bool:
         """It completes and rounds some of dx itself."""
-        return len(self.rows(stage).rounded(self.index)) > 0 if self.cut == "rows" else not self.sends_back
+        return (
+            len(self.rows(stage).rounded(self.index)) > 0 if self.cut == "rows" else not self.back_out(stage)
+        )
 
     def inputs(self, stage: Stage) -> slice:
         """Channels of the whole stage's x that this part multiplies."""
@@ -89,6 +82,8 @@ class Part:
             return slice(self.low, self.high)
         if self.cut == "groups":
             return slice(self.low * stage.cin, self.high * stage.cin)
+        if self.cut == "output_channels":
+            return slice(self.low // stage.N * stage.cin, -(-self.high // stage.N) * stage.cin)
         return slice(0, stage.in_channels)
 
     def outputs(self, stage: Stage) -> slice:
@@ -113,13 +108,15 @@ class Part:
 WHOLE = Part()
 
 
-def like_part(part: Part) -> Part:
-    """The same for parts whose engines are alike: a cut by channels tells them how many channels, not which, and
-    whether others lie before and behind, not how many."""
+def like_part(part: Part, stage: Stage) -> Part:
+    """The same for parts of ``stage`` whose engines are alike: a cut by channels tells them how many channels, not
+    which, and whether others lie before and behind, not how many."""
     if part.cut == "whole" or part.shares_weights:
         return part
-    index = 0 if part.first else 1
-    return replace(part, index=index, count=index + 1 + (not part.last), low=0, high=part.high - part.low)
+    index, low, size = 0 if part.first else 1, 0, part.high - part.low
+    if part.back_out(stage):
+        low = 1 if part.back_in(stage) else stage.N - size
+    return replace(part, index=index, count=index + 1 + (not part.last), low=low, high=low + size)
 
 
 def part_stage(stage: Stage, part: Part, board: int) -> Stage:
@@ -138,7 +135,7 @@ def part_stage(stage: Stage, part: Part, board: int) -> Stage:
         name=f"{stage.name}@{board}",
         in_channels=inputs.stop - inputs.start,
         out_channels=outputs.stop - outputs.start,
-        groups=part.high - part.low if part.cut == "groups" else stage.groups,
+        groups=1 if part.cut == "input_channels" else (inputs.stop - inputs.start) // stage.cin,
     )
     return replace(own, bias=None, relu=False, pool=None) if part.sends_sums else own
 

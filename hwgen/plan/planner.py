@@ -89,7 +89,7 @@ def plan_layout(
         replace(planned, depths=stall_free_depths(planned, events)) if events.backward else planned
         for planned, events in zip(plan.stages, times.stages, strict=True)
     )
-    plan = replace(plan, stages=shared_depths(_dealt(replace(plan, stages=deep), pace)))
+    plan = replace(plan, stages=shared_depths(network.stages, _dealt(replace(plan, stages=deep), pace)))
     if cluster is not None:
         check_budgets(plan, cluster, pace)
     prediction = predict(plan)

@@ -308,24 +308,30 @@ class _Chain:
     def backward(self, parts: list[_Stage], dy: Ints, side: tuple[int, int]) -> Ints | None:
         """Pixels of dx from those of the error of y where the last part stands."""
         dx: Ints | None = None
+        back: Ints | None = None
         whole = self.plan.whole(parts[0].planned)
         errors = _down(dy, parts[-1], side, math.prod(whole.out_shape[:2]))
         if parts[0].planned.part.cut == "rows":
             return backward_rows(self, whole, parts, errors)
         for stage in reversed(parts):
             planned = stage.planned
-            if not planned.part.last:
+            part = planned.part
+            if not part.last:
                 errors = self.cross(errors, planned.board, "dy")
+                dx = self.cross(dx, planned.board, "dx") if dx is not None else None
+                back = self.cross(back, planned.board, "back") if back is not None else None
             masked = stage.mask(errors)
-            if planned.part.cut == "input_channels":
+            if part.cut == "input_channels":
                 errors = masked
             own = stage.backward(masked)
             if own is None:
                 continue
-            if dx is not None:
-                came = self.cross(dx, planned.board, "back" if planned.part.takes_back else "dx")
-                own = self.latest(stage, "dx", own, came if len(came) == len(own) else came[-1:])
-            dx = own
+            if back is not None:
+                own = self.latest(stage, "back", own, back if len(back) == len(own) else back[-1:])
+            back = own if part.back_out(whole) else None
+            if back is None and dx is not None:
+                own = self.latest(stage, "dx", own, dx if len(dx) == len(own) else dx[-1:])
+            dx = own if back is None else dx
         return dx
 
     def update(self, parts: list[_Stage]) -> list[int]:

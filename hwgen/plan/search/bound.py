@@ -103,14 +103,15 @@ def _needs(line: Line, storages: Sequence[Storage], pace: int) -> list[_Need]:
         most = 0.0
         for room in rooms:
             for axis, extent in layer.axes.items():
-                low, high = 0, extent - 1
+                ends = [0, *layer.ends(axis, 0)][:-1]
+                low, high = 0, len(ends) - 1
                 while low < high:
                     middle = (low + high + 1) // 2
-                    priced = prices.of(room.device, Share(index, axis, 0, middle))
+                    priced = prices.of(room.device, Share(index, axis, 0, ends[middle]))
                     if priced and priced[0][1].dsp <= room.dsp:
                         low = middle
                     else:
                         high = middle - 1
-                most = max(most, low / extent)
+                most = max(most, ends[low] / extent)
         found.append(_Need(dsp, bits, most, word))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -42,15 +43,34 @@ class Layer:
     def axes(self) -> dict[str, int]:
         """How many units every legal axis has; only axes with two or more. Rows are those of y."""
         stage, pool = self.stage, self.stage.pool
-        found = {"output_channels": stage.N, "input_channels": stage.cin}
+        found = {"output_channels": stage.out_channels, "input_channels": stage.cin}
         if stage.groups > 1:
-            found = {"groups": stage.groups}
+            # Outputs may end where groups do, so that groups are an axis of their own only where asked for.
+            outputs = stage.place.split == "output_channels" or (
+                stage.N > 1 and stage.place.split != "groups"
+            )
+            found = {"output_channels": stage.out_channels} if outputs else {"groups": stage.groups}
         whole_windows = pool is None or (
             pool.kernel[0] == pool.stride[0] and pool.pads == (0, 0, 0, 0) and pool.dilation[0] == 1
         )
         if whole_windows and stage.window.out_width % self.b == 0:
             found["rows"] = stage.out_shape[0]
         return {axis: extent for axis, extent in found.items() if extent > 1}
+
+    def ends(self, axis: str, start: int) -> Sequence[int]:
+        """Where a share that begins at ``start`` may end: outputs within their group, or with a whole one."""
+        extent, n = self.axes[axis], self.stage.N
+        if axis != "output_channels":
+            return range(start + 1, extent + 1)
+        near = range(start + 1, start // n * n + n)
+        return [
+            *near,
+            *(range(start // n * n + n, extent + 1, n) if start % n == 0 else [start // n * n + n]),
+        ]
+
+    def closes_group(self, axis: str, end: int) -> bool:
+        """Whether no group has outputs on both sides of ``end``."""
+        return axis != "output_channels" or end % self.stage.N == 0
 
     @cached_property
     def b(self) -> int:

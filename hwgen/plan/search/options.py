@@ -61,10 +61,13 @@ def sizes_of(layer: Layer, axis: str, size: int, turns: int = 1) -> Sizes:
     if axis == "rows":
         rows = size * layer.conv_rows
         x_rows = rows_read(stage, rows, min(turns, size))
+    groups = size if axis == "groups" else stage.groups
+    if axis == "output_channels":
+        groups = ceil_div(size, stage.N)
     return Sizes(
         size if axis == "input_channels" else stage.cin,
-        size if axis == "output_channels" else stage.N,
-        size if axis == "groups" else stage.groups,
+        min(size, stage.N) if axis == "output_channels" else stage.N,
+        groups,
         rows,
         x_rows,
         min(turns, size) if axis == "rows" else 1,

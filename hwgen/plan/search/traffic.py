@@ -60,13 +60,12 @@ def words_across(layer: Layer, share: Share, width: int) -> tuple[int, int]:
                 rows * words(inputs, dx_bits) + shared * words(inputs, stage.col_bits)
             )
     else:
-        per = stage.N if axis == "groups" else 1
-        rest = 0 if axis == "output_channels" else inputs - size * stage.cin
-        down += x_pixels * words(inputs if axis == "output_channels" else rest, stage.x.width)
-        down += y_pixels * words(size * per, stage.y.width)
-        up += y_pixels * words(size * per, stage.dy.width) if layer.backs else 0
+        done = size * stage.N if axis == "groups" else size
+        # Of the group that is cut both sides multiply x and add to dx.
+        shared = stage.cin if done % stage.N else 0
+        rest = inputs - done // stage.N * stage.cin
+        down += x_pixels * words(rest, stage.x.width) + y_pixels * words(done, stage.y.width)
+        up += y_pixels * words(done, stage.dy.width) if layer.backs else 0
         if dx_bits:
-            up += x_pixels * (
-                words(inputs, stage.col_bits) if axis == "output_channels" else words(rest, dx_bits)
-            )
+            up += x_pixels * (words(shared, stage.col_bits) + words(rest - shared, dx_bits))
     return down, up

@@ -48,23 +48,25 @@ def walk(costs: Costs) -> list[Step] | None:
 
     After every board the furthest place of each axis is kept. That is enough: what lies behind a further place is a
     part of what lies behind a nearer one of the same axis, or in a later layer, and a part takes no more of any board.
+    Whole groups can only follow whole groups, so of outputs the furthest such place is kept too.
     """
     front: dict[Place, list[Step]] = {Place(0): []}
     for board in range(costs.boards):
-        reached: dict[tuple[int, str], tuple[Place, list[Step]]] = {}
+        reached: dict[tuple[int, str, bool], tuple[Place, list[Step]]] = {}
         for start, steps in front.items():
             for step in _reach(costs, board, start):
                 end = step.end
                 if end.layer == len(costs.layers):
                     return [*steps, step]
-                key = (end.layer, end.axis)
+                closed = not end.done or costs.layers[end.layer].closes_group(end.axis, end.done)
+                key = (end.layer, end.axis, closed)
                 if key not in reached or reached[key][0].done < end.done:
                     reached[key] = (end, [*steps, step])
         if not reached:
             return None
-        last = max(layer for layer, _ in reached)
+        last = max(layer for layer, _, _ in reached)
         front = {
-            place: steps for (layer, _), (place, steps) in reached.items() if costs.wide or layer == last
+            place: steps for (layer, _, _), (place, steps) in reached.items() if costs.wide or layer == last
         }
     return None
 
@@ -77,11 +79,9 @@ def _reach(costs: Costs, board: int, start: Place) -> list[Step]:
     while place.layer < len(costs.layers):
         axes = [place.axis] if place.done else costs.axes[place.layer]
         for axis in axes:
-            step = _inside(costs, board, start, place, shares, axis)
-            if step is not None:
-                found.append(step)
+            found += _inside(costs, board, start, place, shares, axis)
         rest = _rest(costs, place)
-        if not costs.fits(board, (*shares, rest)):
+        if rest is None or not costs.fits(board, (*shares, rest)):
             break
         shares, place = (*shares, rest), Place(place.layer + 1)
         if place.layer == len(costs.layers):
@@ -91,18 +91,39 @@ def _reach(costs: Costs, board: int, start: Place) -> list[Step]:
     return found
 
 
-def _rest(costs: Costs, place: Place) -> Share:
-    """All that is left of a layer."""
+def _rest(costs: Costs, place: Place) -> Share | None:
+    """All that is left of a layer; None if that is more than a share."""
     if not place.done:
         return Share(place.layer, "whole", 0, 1)
     extent = costs.layers[place.layer].axes[place.axis]
+    if extent not in costs.layers[place.layer].ends(place.axis, place.done):
+        return None
     return Share(place.layer, place.axis, place.done, extent, costs.turns[place.layer])
 
 
 def _inside(
     costs: Costs, board: int, start: Place, place: Place, shares: tuple[Share, ...], axis: str
+) -> list[Step]:
+    """The furthest place on ``axis`` inside the layer at ``place``; of outputs also the furthest behind a group."""
+    layer = costs.layers[place.layer]
+    ends = layer.ends(axis, place.done)
+    found = [_furthest(costs, board, start, place, shares, axis, ends)]
+    closed = [end for end in ends if layer.closes_group(axis, end)]
+    if len(closed) < len(ends):
+        found.append(_furthest(costs, board, start, place, shares, axis, closed))
+    return [step for step in found if step is not None]
+
+
+def _furthest(
+    costs: Costs,
+    board: int,
+    start: Place,
+    place: Place,
+    shares: tuple[Share, ...],
+    axis: str,
+    ends: Sequence[int],
 ) -> Step | None:
-    """The furthest place on ``axis`` inside the layer at ``place``."""
+    """The furthest of ``ends``."""
     extent, turns = costs.layers[place.layer].axes[axis], costs.turns[place.layer]
 
     def part(end: int) -> Share:
@@ -110,19 +131,20 @@ def _inside(
 
     pin = costs.layers[place.layer].stage.place.device
     after = pin[-1] - board if pin is not None else 1
-    low, high = place.done, extent - max(1, after)  # a unit for every board that must have one
-    if bounds := costs.layers[place.layer].bounds:  # one end is legal: bisection would miss it
-        low = high = min((bound for bound in bounds if place.done < bound < extent), default=place.done)
-        if low > place.done and not costs.crosses(board, Place(place.layer, axis, low)):
-            return None
+    most = extent - max(1, after)  # a unit for every board that must have one
+    if bounds := costs.layers[place.layer].bounds:
+        most = min((bound for bound in bounds if place.done < bound < extent), default=place.done)
+        ends = [most] if most in ends else []
+    legal = [place.done, *(end for end in ends if end <= most)]
+    low, high = 0, len(legal) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if costs.fits(board, (*shares, part(middle))):
+        if costs.fits(board, (*shares, part(legal[middle]))):
             low = middle
         else:
             high = middle - 1
-    while low > place.done and not costs.crosses(board, Place(place.layer, axis, low)):
+    while low and not costs.crosses(board, Place(place.layer, axis, legal[low])):
         low -= 1
-    if low == place.done or not costs.fits(board, (*shares, part(low))):
+    if not low or not costs.fits(board, (*shares, part(legal[low]))):
         return None
-    return Step(start, Place(place.layer, axis, low), (*shares, part(low)))
+    return Step(start, Place(place.layer, axis, legal[low]), (*shares, part(legal[low])))
