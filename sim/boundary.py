@@ -19,12 +19,14 @@ from .layout import Layout, Words, pack_lanes, unpack_lanes
 from .shares import (
     Batch,
     backward_sums,
+    conv_rows,
     errors,
     forward_sums,
     gradient_sums,
     gradient_totals,
     inputs,
     row_sums,
+    unpooled_sums,
 )
 from .surroundings import Samples
 
@@ -33,7 +35,7 @@ __all__ = ["AT_ONCE", "BoundaryStream", "Recording", "boundary_streams", "record
 Ints = NDArray[np.int64]
 AT_ONCE = 256
 """Samples of an evaluation that the reference takes at once."""
-FORWARD = ("x", "y", "sums", "result")
+FORWARD = ("x", "y", "sums", "conv", "result")
 """Channels that carry something in inference, too."""
 HOST = ("management", "label", "result")
 """Channels that the host's own ports stand for, towards the host."""
@@ -198,7 +200,12 @@ class Recording:
             return inputs(stage, batch)[:, rows.x_from(behind)]
         if kind == "y":
             return batch.y[stage.index][:, rows.y_before(behind)]
+        if kind == "conv":
+            return conv_rows(stage, batch)[:, rows.shared(behind)]
         assert trace is not None
+        if kind == "unpooled":
+            windows = np.concatenate([rows.y(p) for p in range(behind, part.count)])
+            return unpooled_sums(self.plan.network, stage, batch, windows)[:, rows.shared(behind)]
         own = [rows.conv(p) for p in range(part.count)]
         if kind == "grads":
             return gradient_sums(stage, batch, np.concatenate(own[:behind]))

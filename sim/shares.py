@@ -17,8 +17,8 @@ from ..ref.kernels import conv_backward, conv_forward, conv_gradient, max_pool, 
 from ..ref.update import random_bits, requantise_sums, step_values
 
 __all__ = [
-    "Batch", "backward_sums", "errors", "forward_sums", "gradient_sums", "gradient_totals", "inputs", "own_share",
-    "part_counts", "row_sums",
+    "Batch", "backward_sums", "conv_rows", "errors", "forward_sums", "gradient_sums", "gradient_totals", "inputs",
+    "own_share", "part_counts", "row_sums", "unpooled_sums",
 ]  # fmt: skip
 
 Ints = NDArray[np.int64]
@@ -82,6 +82,27 @@ def row_sums(stage: Stage, batch: Batch, rows: Ints) -> Ints:
     return conv_backward(
         own, _weights(stage, batch), stage.window, stage.groups, (stage.dy.width, stage.w.width)
     )
+
+
+def conv_rows(stage: Stage, batch: Batch) -> Ints:
+    """What the pool of a stage takes [B, Ho, Wo, Cout]."""
+    bias = batch.parameters.biases[stage.index]
+    if bias is not None and stage.bias is not None:
+        bias = bias << (stage.acc_frac - stage.bias.frac)
+    bits = (stage.x.width, stage.w.width)
+    sums = conv_forward(inputs(stage, batch), _weights(stage, batch), stage.window, stage.groups, bias, bits)
+    y = requantise_sums(sums, stage.acc_frac, stage.y, stage.acc_bits)[0]
+    return relu(y)[0] if stage.relu else y
+
+
+def unpooled_sums(network: Network, stage: Stage, batch: Batch, rows: Ints) -> Ints:
+    """Exact sums [B, Ho, Wo, Cout] of the errors of some rows of y behind the pool's adjoint."""
+    error = errors(network, stage, batch)
+    assert error is not None
+    assert stage.pool is not None
+    own = np.zeros_like(error)
+    own[:, rows] = error[:, rows]
+    return max_pool_adjoint(own, max_pool(conv_rows(stage, batch), stage.pool)[1], stage.pool)
 
 
 def own_share(part: Part, stage: Stage, kind: str, tensor: Ints) -> Ints:

@@ -27,6 +27,7 @@ __all__ = [
     "run_direct",
     "six_layers",
     "row_groups",
+    "row_pools",
     "tall_rows",
     "two_groups",
     "two_layers",
@@ -134,6 +135,24 @@ def row_groups():
         nn.Linear(16, 2, u=1, pc=4, pn=2, name="linear"),
     ]
     return _network("row_groups", (6, 2, 2), layers, "nearest")
+
+
+@cache
+def row_pools(frozen=False):
+    """Pools whose windows overlap over rows: by one row, and padded by two; one that leaves rows out."""
+    layers = [
+        nn.Conv2d(1, 2, (3, 1), padding=(1, 0), u=3, pc=1, pn=1, b=2, frozen=frozen, name="first"),
+        nn.ReLU(),
+        nn.MaxPool2d((3, 2), stride=(2, 1), padding=(0, 1)),
+        nn.Conv2d(2, 2, (2, 1), padding=(1, 0), u=1, pc=2, pn=2, b=1, name="second"),
+        nn.MaxPool2d((3, 1), stride=(1, 1), padding=(1, 0)),
+        nn.Conv2d(2, 3, 1, u=1, pc=1, pn=2, b=1, name="third"),
+        nn.ReLU(),
+        nn.MaxPool2d((1, 1), stride=(2, 1)),
+        nn.Flatten(),
+        nn.Linear(27, 2, u=1, pc=3, pn=1, name="linear"),
+    ]
+    return _network("row_pools", (10, 2, 1), layers, "nearest")
 
 
 @cache

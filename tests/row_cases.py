@@ -26,9 +26,18 @@ def draw_stage(rng, pooled=True):
         if window.out_height < 2 or window.out_width < 1:
             continue
         pool = None
-        if pooled and rng.random() < 0.5 and window.out_height >= 4:
-            step = int(rng.choice([1, 2]))
-            pool = Window2d(window.out_height, window.out_width, (step, 1), (step, 1))
+        if pooled and rng.random() < 0.6 and window.out_height >= 4:
+            kernel, step = (
+                int(n) for n in rng.choice([[1, 1], [2, 2], [2, 2], [3, 2], [3, 2], [2, 1], [3, 3], [1, 2]])
+            )
+            pads = int(rng.integers(0, kernel // 2 + 1)) if kernel != step else 0
+            pool = Window2d(
+                window.out_height,
+                window.out_width,
+                (kernel, 1),
+                (step, 1),
+                (pads, 0, int(rng.integers(0, pads + 1)), 0),
+            )
         return Stage("conv", 0, window, 2, 3, Q8, Q8, Q(12, 8), Q(12, 6), Q8, Q8, Q8, pool=pool)
 
 

@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from chain_cases import chain_device, chain_plan
-from chain_networks import cut_plan, refolded, row_groups, run_direct, tall_rows
+from chain_networks import cut_plan, refolded, row_groups, row_pools, run_direct, tall_rows
 from device_cases import doubled, with_depths
 from hwgen.sim.cables import CableOptions
 from hwgen.sim.run import SimOptions, simulate
@@ -17,7 +17,7 @@ from ref_networks import random_network
 
 from hwgen.backend.verilog import emit
 from hwgen.errors import MismatchError, WatchdogError
-from hwgen.gateware import chains, flow
+from hwgen.gateware import chains, flow, pool_rows
 from hwgen.gateware.rows import AddRows
 from hwgen.ir.stage import Place, Wish
 from hwgen.plan.cuts import Cut, axis_channels, legal_axes, within_groups
@@ -36,6 +36,7 @@ CASES = {
         tall_rows, {}, "0r2:1,1,1,2 1 1r2:2,1 2", {"stall": 0.3},
     ),
     "turns of one row behind a cut by outputs": (tall_rows, {}, "0 0o1,2 1r2:1,1,1 2", {}),
+    "windows of a pool on two boards": (row_pools, {}, "0r2:1,2,1 1r2:3,2 2 2", {"stall": 0.3}),
 }  # fmt: skip
 
 
@@ -59,6 +60,9 @@ SOAKED = [
     (tall_rows, {}, "0 0r3:1,1,1 2i1,2 3"),
     (row_groups, {}, "0r2:2,2,1 1g1,4 2"),
     (row_groups, {}, "0g1,2 1r2:1,1 2"),
+    (row_pools, {}, "0r3:1,1,1,1 2r3:2,1,2 4r2:1,1,1 5"),
+    (row_pools, {"frozen": True}, "0r2:2,2 1r2:2,3 2r3:1,1,1 4"),
+    (row_pools, {}, "0 0r2:3,2 1 1"),
 ]
 
 
@@ -172,6 +176,16 @@ def test_every_board_of_a_mixed_chain_alone(board):
     assert simulate(device, wanted)["mismatched"] == 0
 
 
+@pytest.mark.parametrize("board", [pytest.param(0, marks=pytest.mark.soak), 1])
+def test_a_board_with_windows_of_two_alone(board):
+    """Rows before the pool and sums of their errors, recorded and compared over real links."""
+    device = chain_device(cut_plan(row_pools(), "0r2:1,2,1 1 1 1", WIDE), emit, seed=6)
+    wanted = SimOptions(
+        batches=1, simulator="icarus", watchdog=20_000, device=board, evaluate=True, stall=0.1
+    )
+    assert simulate(device, wanted)["mismatched"] == 0
+
+
 # --- Sabotage
 
 
@@ -215,5 +229,14 @@ def test_a_broken_join_is_found(join):
     with (
         mock.patch.object(owner, name, broken),
         pytest.raises((MismatchError, WatchdogError), match=f"^({FOUND})"),
+    ):
+        run_direct(plan, **FAST | {"batches": 1})
+
+
+def test_a_forgotten_error_of_a_window_on_two_boards_is_found():
+    plan = cut_plan(row_pools(), "0r2:1,2,1 1 1 1", WIDE)
+    with (
+        mock.patch.object(pool_rows, "AddRows", Forgets),
+        pytest.raises(MismatchError, match=r"^first@0\.dy: "),
     ):
         run_direct(plan, **FAST | {"batches": 1})

@@ -19,6 +19,8 @@ CASES = [
     Window2d(7, 7, (2, 3), (3, 2), (0, 1, 0, 1)),
     Window2d(8, 8, (8, 8), (8, 8)),
     Window2d(1, 1, (1, 1), (1, 1)),
+    Window2d(5, 2, (3, 2), (2, 1), (0, 1, 0, 1), starts=(0, 2)),  # a part's rows, some of another part
+    Window2d(7, 2, (3, 1), (2, 1), starts=(-1, 2, 3, 5)),
 ]
 
 
@@ -84,9 +86,10 @@ def test_max_pool_adjoint(case, stalls):
     images = rng.integers(-2, 2, (3, window.height, window.width, words * lanes))
     wheres = np.stack([pooled(window, image)[1] for image in images])
     errors = rng.integers(-16, 16, wheres.shape)
-    wanted = [unpooled(window, e, w, 5) for e, w in zip(errors, wheres, strict=True)]
     geometry = Geometry(window, 1, lanes, words)
-    adjoint = MaxPoolAdjoint(geometry, 5, min_col_rows(geometry))
+    exact = window.starts is not None
+    adjoint = MaxPoolAdjoint(geometry, 5, min_col_rows(geometry), exact)
+    wanted = [unpooled(window, e, w, 9 if exact else 5) for e, w in zip(errors, wheres, strict=True)]
     counted = {}
 
     async def watch(ctx):

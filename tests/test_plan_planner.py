@@ -28,8 +28,9 @@ from hwgen.plan import latency as L
 from hwgen.plan.buffers import least_depths
 from hwgen.plan.describe import describe
 from hwgen.plan.fold import legal_pc, legal_u
+from hwgen.plan.pixels import needed_pixels, touching_pixels
 from hwgen.plan.planner import bottleneck, plan_network
-from hwgen.plan.schedule import chain, needed_pixels, run_schedule, touching_pixels
+from hwgen.plan.schedule import chain, run_schedule
 
 GOLDEN = Path(__file__).parent / "golden"
 Q8 = Q(8, 4)

@@ -12,6 +12,7 @@ from ..plan.plan import StagePlan
 from .channels import AddSums
 from .col2im import Col2im
 from .pool import MaxPool, MaxPoolAdjoint
+from .pool_rows import add_conv_rows, share_conv_rows
 from .relu import ReLU, ReLUAdjoint
 from .replay import Reorder, Replay
 from .round import Requantise
@@ -45,7 +46,10 @@ def forward_streams(plan: StagePlan, whole: Stage) -> dict[str, object]:
     found: dict[str, object] = {"sums_in": In(sums)} if plan.part.takes_sums else {}
     if plan.part.sends_sums:
         return found | {"sums_out": Out(sums)}
-    return found | {"y": Out(stream.Signature(lanes(plan.fold.pn, plan.stage.y.width)))}
+    word = stream.Signature(lanes(plan.fold.pn, plan.stage.y.width))
+    found["y"] = Out(word)
+    found |= {"conv_in": In(word)} if plan.part.pools_in(whole) else {}
+    return found | ({"conv_out": Out(word)} if plan.part.pools_out(whole) else {})
 
 
 def backward_streams(plan: StagePlan, whole: Stage) -> dict[str, object]:
@@ -63,7 +67,9 @@ def backward_streams(plan: StagePlan, whole: Stage) -> dict[str, object]:
             found["dx"] = Out(stream.Signature(lanes(fold.folding.pc, stage.dx.width)))
     if part.takes_sums and part.last:
         found["masked_out"] = Out(stream.Signature(lanes(fold.pn, stage.dy.width)))
-    return found
+    sums = stream.Signature(lanes(fold.pn, whole.pool_back_bits))
+    found |= {"unpooled_in": In(sums)} if part.pools_out(whole) else {}
+    return found | ({"unpooled_out": Out(sums)} if part.pools_in(whole) else {})
 
 
 def _widened(m, port, P, width, name):
@@ -129,6 +135,8 @@ class ForwardChain(wiring.Component):
             o = relu.o
         if stage.pool is not None:
             m.submodules.pool = self.pool
+            if part.pools_in(self.whole) or part.pools_out(self.whole):
+                o = share_conv_rows(m, self.plan, self.whole, self, o)
             m.d.comb += [self.pool.train.eq(self.train), self.pool_high.eq(self.pool.high)]
             wiring.connect(m, o, self.pool.i)
             wiring.connect(m, self.pool.argmax, wiring.flipped(self.argmax))
@@ -190,7 +198,10 @@ class BackwardChain(wiring.Component):
         if stage.relu:
             members["mask"] = In(stream.Signature(fold.pn))
         if stage.pool is not None:
-            self.pool = MaxPoolAdjoint(pool_geometry(plan), stage.dy.width, plan.depths.pool_col_rows)
+            shares = plan.part.pools_in(whole) or plan.part.pools_out(whole)
+            self.pool = MaxPoolAdjoint(
+                pool_geometry(plan), stage.dy.width, plan.depths.pool_col_rows, exact=shares
+            )
             members["argmax"] = In(stream.Signature(self.pool.argmax.payload.shape()))
         if stage.dx is not None:
             members["back"] = In(stream.Signature(lanes(fold.pk, stage.back_bits)))
@@ -208,11 +219,13 @@ class BackwardChain(wiring.Component):
             wiring.connect(m, kept.o, pool.argmax)
             wiring.connect(m, o, pool.i)
             m.d.comb += [
-                self.dy_saturated.eq(pool.saturated),
                 self.pool_col_high.eq(pool.high),
                 self.argmax_high.eq(kept.high),
             ]
-            o = pool.o
+            o, saturated = pool.o, pool.saturated
+            if pool.exact:
+                o, saturated = add_conv_rows(m, self.plan, self.whole, self, o)
+            m.d.comb += self.dy_saturated.eq(saturated)
         if stage.relu:
             m.submodules.relu = relu = ReLUAdjoint(fold.pn, stage.dy.width)
             m.submodules.mask_fifo = masks = Fifo(unsigned(fold.pn), depths.mask_words)

@@ -243,6 +243,11 @@ class Flow:
         part, stage, depths = planned.part, planned.stage, planned.depths
         rows = part.rows(self.plan.whole(planned))
         mine, all_rows = {*rows.y(part.index).tolist()}, rows.y_before(part.index + 1).tolist()
+        ports, layout = self.stages[i], y[1]
+        if "conv_in" in ports.signature.members:
+            self.join(f"conv_in_{i}", stage.y.width, self.boundary("up_conv"), (ports.conv_in, layout))
+        if "conv_out" in ports.signature.members:
+            self.join(f"conv_out_{i}", stage.y.width, (ports.conv_out, layout), self.boundary("down_conv"))
         size = (stage.out_shape[1], stage.out_channels)
         if not part.first:
             sources = ((self.boundary("up_y"), depths.turn_y_before), (y, depths.turn_y))
@@ -258,7 +263,15 @@ class Flow:
         mine, come = {*rows.y(p).tolist()}, rows.y_before(p + 1).tolist()
         size = (stage.out_shape[1], stage.out_channels)
         takers = [1 if row in mine else 2 for row in come]
-        onward = None if planned.part.first else self.boundary("up_dy")
+        onward, ports, bits = (
+            None if planned.part.first else self.boundary("up_dy"),
+            self.stages[i],
+            stage.pool_back_bits,
+        )
+        if "unpooled_in" in ports.signature.members:
+            self.join(f"unpooled_in_{i}", bits, self.boundary("down_unpooled"), (ports.unpooled_in, own[1]))
+        if "unpooled_out" in ports.signature.members:
+            self.join(f"unpooled_out_{i}", bits, (ports.unpooled_out, own[1]), self.boundary("up_unpooled"))
         self._deal(f"dy_{i}", stage.dy.width, error, own, onward, takers, size, planned.depths.turn_dy)
 
     def _dx_rows(self, i, planned, own, bits):

@@ -92,7 +92,8 @@ class MaxPool(wiring.Component):
 
 
 class MaxPoolAdjoint(wiring.Component):
-    """Sends each error to the position of its maximum, adds what meets there, and saturates.
+    """Sends each error to the position of its maximum, adds what meets there, and saturates (``exact``: hands out the
+    sums).
 
     Model: hwgen.ref.kernels.max_pool_adjoint. kh·kw cycles a word of ``i``.
 
@@ -100,8 +101,8 @@ class MaxPoolAdjoint(wiring.Component):
     unpooled errors; ``saturated`` lanes so far; ``high`` row slots in use.
     """
 
-    def __init__(self, geometry: Geometry, width: int, rows: int):
-        self.geometry, self.width = geometry, width
+    def __init__(self, geometry: Geometry, width: int, rows: int, exact: bool = False):
+        self.geometry, self.width, self.exact = geometry, width, exact
         self.sum_width = bits_for_sum(width, geometry.window.positions)
         self.col = Col2im(geometry, width, self.sum_width, rows)
         word = lanes(geometry.pc, width)
@@ -109,7 +110,7 @@ class MaxPoolAdjoint(wiring.Component):
             {
                 "i": In(stream.Signature(word)),
                 "argmax": In(stream.Signature(argmax_layout(geometry))),
-                "o": Out(stream.Signature(word)),
+                "o": Out(stream.Signature(lanes(geometry.pc, self.sum_width) if exact else word)),
                 "saturated": Out(32),
                 "high": Out(16),
             }
@@ -118,7 +119,6 @@ class MaxPoolAdjoint(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.col2im = col = self.col
-        m.submodules.round = rounder = Requantise(self.sum_width, 0, Q(self.width, 0), self.geometry.pc)
         positions = self.geometry.window.positions
         position = Signal(range(max(2, positions)))
         last = position == positions - 1
@@ -127,7 +127,6 @@ class MaxPoolAdjoint(wiring.Component):
             col.i.valid.eq(have),
             self.i.ready.eq(col.i.ready & last & self.argmax.valid),
             self.argmax.ready.eq(col.i.ready & last & self.i.valid),
-            self.saturated.eq(rounder.saturated),
             self.high.eq(col.high),
             *(
                 col.i.payload[k].eq(Mux(self.argmax.payload[k] == position, self.i.payload[k], 0))
@@ -136,6 +135,11 @@ class MaxPoolAdjoint(wiring.Component):
         ]
         with m.If(have & col.i.ready):
             m.d.sync += position.eq(Mux(last, 0, position + 1))
+        if self.exact:
+            wiring.connect(m, col.o, wiring.flipped(self.o))
+            return m
+        m.submodules.round = rounder = Requantise(self.sum_width, 0, Q(self.width, 0), self.geometry.pc)
+        m.d.comb += self.saturated.eq(rounder.saturated)
         wiring.connect(m, col.o, rounder.i)
         wiring.connect(m, rounder.o, wiring.flipped(self.o))
         return m

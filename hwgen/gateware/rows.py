@@ -61,19 +61,21 @@ class RowDeal(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.count = count = self.count
-        done, served = Signal(2), Signal(2)
-        m.d.comb += [self.i.ready.eq(served.all()), count.step.eq(self.i.valid & served.all())]
+        done, served, takers = Signal(2), Signal(2), Signal(2)
+        m.d.comb += [
+            takers.eq(count.takers),
+            self.i.ready.eq(served.all()),
+            count.step.eq(self.i.valid & served.all()),
+        ]
         for k in range(2):
-            mine = count.takers.bit_select(k, 1)
+            mine = takers[k]
             m.d.comb += [
                 self.o[k].payload.eq(self.i.payload),
                 self.o[k].valid.eq(self.i.valid & mine & ~done[k]),
                 served[k].eq(~mine | done[k] | self.o[k].ready),
             ]
         with m.If(self.i.valid):
-            m.d.sync += done.eq(
-                Mux(served.all(), 0, Cat(served[k] & count.takers.bit_select(k, 1) for k in range(2)))
-            )
+            m.d.sync += done.eq(Mux(served.all(), 0, served & takers))
         return m
 
 

@@ -70,7 +70,14 @@ def waiting(planned: StagePlan) -> Iterator[Memory]:
         (depths.turn_dx, dx),
         (depths.turn_dx_behind, dx),
     )
-    y = ((depths.turn_y, stage.y), (depths.turn_y_before, stage.y), (depths.turn_dy, stage.dy))
+    y = (
+        (depths.turn_y, stage.y),
+        (depths.turn_y_before, stage.y),
+        (depths.turn_dy, stage.dy),
+        (depths.turn_conv, stage.y),
+        (depths.turn_conv_in, stage.y),
+        (depths.turn_unpooled, stage.pool_back_bits),
+    )
     for pairs, words, lanes in ((x, fold.x_words, fold.folding.pc), (y, fold.y_words, fold.pn)):
         for pixels, element in pairs:
             if pixels:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ..ir.stage import Stage
 from .geometry import Axis, Geometry, free_before, min_col_rows, min_rows
 from .part import like_part
+from .pixels import pool_geometry
 from .plan import Depths, StagePlan
-from .schedule import pool_geometry
 from .times import StageTimes
 
 __all__ = ["least_depths", "shared_depths", "stall_free_depths"]

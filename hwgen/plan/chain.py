@@ -132,6 +132,10 @@ def _crossing(
             tensor("y", whole, y_pixels, 0, outputs, whole.y.width),
         ]
         up += [tensor("dy", whole, y_pixels, 0, outputs, whole.dy.width)] if backs else []
+        shared = len(rows.shared(behind_it)) * whole.window.out_width
+        if shared:
+            down.append(tensor("conv", whole, shared, 0, outputs, whole.y.width))
+            up += [tensor("unpooled", whole, shared, 0, outputs, whole.pool_back_bits)] if backs else []
         for kind, own, bits in (
             ("dx", rows.dx(behind_it), dx_bits),
             ("back", rows.back(behind_it), whole.col_bits),

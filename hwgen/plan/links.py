@@ -44,9 +44,9 @@ class Channel:
     """A virtual channel, one direction of a link; see docs/chain.md for the words.
 
     ``stage`` is the stage whose tensor crosses (-1: none), ``kind`` the column of docs/chain.md ("x", "y", "dy", "dx",
-    "sums", "back", "grads", "totals", "management", "label", "result"), ``low``..``high`` the channels of it;
-    ``pixels`` runs of ``run`` elements of ``bits`` a sample, or if ``batch`` a batch; ``depth`` link words that the
-    receiver holds.
+    "sums", "back", "conv", "unpooled", "grads", "totals", "management", "label", "result"), ``low``..``high`` the
+    channels of it; ``pixels`` runs of ``run`` elements of ``bits`` a sample, or if ``batch`` a batch; ``depth`` link
+    words that the receiver holds.
     """
 
     kind: str

@@ -11,8 +11,8 @@ from . import latency as L
 from .blocks import NOTHING, Rams, Taken
 from .geometry import Geometry
 from .layout import Storage
+from .pixels import pool_geometry
 from .plan import StagePlan
-from .schedule import pool_geometry
 
 __all__ = [
     "BYTE",

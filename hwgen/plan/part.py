@@ -58,6 +58,14 @@ class Part:
         """Whose the rows of the whole stage are, for a cut by rows."""
         return rows_of(stage, self.deal, self.count)
 
+    def pools_in(self, stage: Stage) -> bool:
+        """Rows before the pool come from the part before, and sums of their errors go back."""
+        return self.cut == "rows" and len(self.rows(stage).shared(self.index)) > 0
+
+    def pools_out(self, stage: Stage) -> bool:
+        """Rows before the pool go to the part behind it, and sums of their errors come back."""
+        return self.cut == "rows" and not self.last and len(self.rows(stage).shared(self.index + 1)) > 0
+
     def back_in(self, stage: Stage) -> bool:
         """Backward sums come from the part behind it."""
         if self.cut == "rows":
@@ -148,5 +156,5 @@ def _row_stage(stage: Stage, part: Part, board: int) -> Stage:
         pads=(0, window.pads[1], 0, window.pads[3]),
         starts=rows.starts(part.index),
     )
-    pool = replace(stage.pool, height=len(rows.conv(part.index))) if stage.pool is not None else None
+    pool = rows.pool(part.index)
     return replace(stage, name=f"{stage.name}@{board}", window=own, pool=pool, summed=stage.M)

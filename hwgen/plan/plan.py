@@ -39,6 +39,9 @@ class Depths:
     turn_back: int = 0
     turn_dx: int = 0
     turn_dx_behind: int = 0
+    turn_conv: int = 0
+    turn_conv_in: int = 0
+    turn_unpooled: int = 0
 
 
 @dataclass(frozen=True)

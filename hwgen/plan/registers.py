@@ -133,10 +133,12 @@ def channel_names(plan: Plan, board: int = 0) -> tuple[str, ...]:
     first: host or link before ("up"), stages, loss, link behind ("down")."""
     names = ["image", "label"] if board == 0 else _boundary(plan, board - 1, "up")
     for planned in plan.on(board):
-        stage, part = planned.stage, planned.part
+        stage, part, whole = planned.stage, planned.part, plan.whole(planned)
         names += [f"{stage.name}.x", f"{stage.name}.window", f"{stage.name}.sums"]
         names += [f"{stage.name}.sums_in"] if part.takes_sums else []
         names.append(f"{stage.name}.sums_out" if part.sends_sums else f"{stage.name}.y")
+        names += [f"{stage.name}.conv_in"] if part.pools_in(whole) else []
+        names += [f"{stage.name}.conv_out"] if part.pools_out(whole) else []
         backs = not (stage.frozen and stage.dx is None)
         if backs:
             names += [f"{stage.name}.dy", f"{stage.name}.errors"]
@@ -144,12 +146,13 @@ def channel_names(plan: Plan, board: int = 0) -> tuple[str, ...]:
             names.append(f"{stage.name}.store")
         if stage.dx is not None:
             names.append(f"{stage.name}.back")
-            whole = plan.whole(planned)
             names += [f"{stage.name}.back_in"] if part.back_in(whole) else []
             names += [f"{stage.name}.back_out"] if part.back_out(whole) else []
             names += [f"{stage.name}.dx"] if part.rounds_dx(whole) else []
         if backs and part.takes_sums and part.last:
             names.append(f"{stage.name}.masked_out")
+        names += [f"{stage.name}.unpooled_in"] if backs and part.pools_out(whole) else []
+        names += [f"{stage.name}.unpooled_out"] if backs and part.pools_in(whole) else []
         if part.shares_weights and not stage.frozen:
             names += [] if part.first else [f"{stage.name}.grads_in", f"{stage.name}.totals_out"]
             names += [] if part.last else [f"{stage.name}.grads_out", f"{stage.name}.totals_in"]

@@ -25,8 +25,10 @@ class Worker(Protocol):
 
     def take_x(self, arrival: Ints) -> Ints: ...
     def sums(self, x: Ints) -> Ints: ...
-    def activate(self, pixels: Ints) -> Ints: ...
-    def mask(self, dy: Ints) -> Ints: ...
+    def rectified(self, pixels: Ints) -> Ints: ...
+    def pooled(self, pixels: Ints) -> Ints: ...
+    def unpooled(self, dy: Ints) -> Ints: ...
+    def masked(self, dy: Ints) -> Ints: ...
     def backward(self, dy: Ints) -> Ints | None: ...
 
 
@@ -53,6 +55,12 @@ def _merged(rows: Ints, width: int, *parts: tuple[Ints, Ints]) -> Ints:
     return found
 
 
+def _some(wanted: Ints, rows: Ints, times: Ints, width: int) -> tuple[Ints, Ints]:
+    """Those of ``rows``, with the times of their pixels, that are wanted."""
+    both = np.intersect1d(rows, wanted)
+    return both, times[_pixels(both, rows, width)]
+
+
 def _words(channel: Channel) -> int:
     """Channel words of a pixel, which pass one a cycle."""
     return math.ceil(channel.run / channel.lanes)
@@ -61,13 +69,24 @@ def _words(channel: Channel) -> int:
 def forward_rows(line: Line, whole: Stage, parts: Sequence[Worker], x: Ints) -> Ints:
     """Pixels of y, from those of x where the first part stands."""
     rows, x_width, width = parts[0].planned.part.rows(whole), whole.window.width, whole.out_shape[1]
-    y = np.zeros(0, dtype=np.int64)
+    y = passed = np.zeros(0, dtype=np.int64)
     for p, stage in enumerate(parts):
         link = stage.planned.board - 1
         if p:
             x = line.cross(x, link, "x")
         come = rows.x_from(p)
-        own = stage.activate(stage.sums(stage.take_x(x[_pixels(rows.x(p), come, x_width)])))
+        conv = stage.rectified(stage.sums(stage.take_x(x[_pixels(rows.x(p), come, x_width)])))
+        shared, conv_width = rows.shared(p), whole.window.out_width
+        if len(shared):
+            passed = line.cross(passed, link, "conv")
+        parted = [(rows.conv(p), conv), (shared, passed)] if len(shared) else [(rows.conv(p), conv)]
+        passed = _merged(
+            rows.shared(p + 1), conv_width, *(_some(rows.shared(p + 1), *s, conv_width) for s in parted)
+        )
+        conv = _merged(rows.pooled(p), conv_width, *(_some(rows.pooled(p), *s, conv_width) for s in parted))
+        if len(shared):
+            conv = line.in_order(link + 1, "conv", 1, conv, *(times for _, times in parted))
+        own = stage.pooled(conv)
         if p:
             y = line.cross(y, link, "y")
             before, after = rows.y_before(p), rows.y_before(p + 1)
@@ -84,7 +103,7 @@ def backward_rows(line: Line, whole: Stage, parts: Sequence[Worker], errors: Int
     """Pixels of dx, from those of the errors where the last part stands."""
     rows, x_width, width = parts[0].planned.part.rows(whole), whole.window.width, whole.out_shape[1]
     dx: Ints | None = None
-    back = dx
+    back, shared, conv_width = dx, np.zeros(0, dtype=np.int64), whole.window.out_width
     for p, stage in reversed(list(enumerate(parts))):
         board = stage.planned.board
         if p + 1 < len(parts):
@@ -92,7 +111,17 @@ def backward_rows(line: Line, whole: Stage, parts: Sequence[Worker], errors: Int
             back = line.cross(back, board, "back") if back is not None and len(back) else None
             dx = line.cross(dx, board, "dx") if dx is not None and len(dx) else None
         come = rows.y_before(p + 1)
-        own = stage.backward(stage.mask(errors[_pixels(rows.y(p), come, width)]))
+        unpooled = stage.unpooled(errors[_pixels(rows.y(p), come, width)])
+        if len(rows.shared(p + 1)):
+            shared = line.cross(shared, board, "unpooled")
+        if len(rows.shared(p + 1)) or len(rows.shared(p)):
+            parted = [(rows.pooled(p), unpooled), (rows.shared(p + 1), shared)]
+            added = np.union1d(rows.pooled(p), rows.shared(p + 1))
+            ready = _merged(added, conv_width, *parted)
+            ready = line.in_order(board, "unpooled", 1, ready, *(times for _, times in parted if len(times)))
+            unpooled = ready[_pixels(rows.conv(p), added, conv_width)]
+            shared = ready[_pixels(rows.shared(p), added, conv_width)]
+        own = stage.backward(stage.masked(unpooled))
         errors = errors[_pixels(rows.y_before(p), come, width)]
         if own is None:
             continue

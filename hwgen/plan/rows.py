@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import ModelError
 from ..ir.stage import Stage
+from ..ir.window import Window2d
 
 __all__ = ["Rows", "deal_cycles", "deal_evenly", "row_problems", "rows_of", "uncut_problems", "usual_turns"]
 
@@ -23,9 +24,10 @@ Bools = NDArray[np.bool_]
 class Rows:
     """Rows of a whole stage under ``deal``: turn k, of deal[k] rows of y, belongs to part k mod ``count``.
 
-    Everything of a part follows from its rows of y: the rows before the pool under them, and the rows of x that those
-    read, from the first tap of a turn to its last one (its halo included). Rows of x that no output reads are taken as
-    read by part 0. All answers are row numbers of the whole tensor, in increasing order.
+    Everything of a part follows from its rows of y: the rows before the pool under them (where windows overlap, those
+    that no part before has), and the rows of x that those read, from the first tap of a turn to its last one (its halo
+    included). Rows of x that no output reads are taken as read by part 0. All answers are row numbers of the whole
+    tensor, in increasing order.
     """
 
     stage: Stage
@@ -38,23 +40,37 @@ class Rows:
         return np.repeat(np.arange(len(self.deal), dtype=np.int64) % self.count, self.deal)
 
     @cached_property
-    def _conv(self) -> Ints:
-        """The part that owns each row before the pool; what the pool leaves over goes with the last row."""
+    def _pools(self) -> Bools:
+        """[part, row before the pool]: a window of its own rows of y has the row."""
         pool = self.stage.pool
-        owners = self._y if pool is None else np.repeat(self._y, pool.stride[0])
-        return np.append(owners, np.full(self.stage.window.out_height - len(owners), owners[-1]))
+        if pool is None:
+            own: Bools = self._y == np.arange(self.count)[:, None]
+            return own
+        return self._under(pool, self._y)
+
+    @cached_property
+    def _conv(self) -> Ints:
+        """The part that owns each row before the pool: the first whose windows have it; what none has goes with the row
+        before."""
+        found: Ints = np.where(self._pools.any(axis=0), np.argmax(self._pools, axis=0), -1)
+        known = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found)), 0))
+        return found[known]
 
     @cached_property
     def _reads(self) -> Bools:
         """[part, row of x]: it reads the row."""
-        window = self.stage.window
+        found = self._under(self.stage.window, self._conv)
+        found[0] |= ~found.any(axis=0)
+        return found
+
+    def _under(self, window: Window2d, owners: Ints) -> Bools:
+        """[part, row of the input]: it lies under the part's rows of the output, or between those of a turn."""
         span = window.dilation[0] * (window.kernel[0] - 1)
         found = np.zeros((self.count, window.height), dtype=bool)
-        edges = np.flatnonzero(np.diff(self._conv)) + 1
-        for turn in np.split(np.arange(len(self._conv)), edges):
+        edges = np.flatnonzero(np.diff(owners)) + 1
+        for turn in np.split(np.arange(len(owners)), edges):
             low, high = window.first_row(int(turn[0])), window.first_row(int(turn[-1])) + span
-            found[self._conv[turn[0]], max(0, low) : max(0, high + 1)] = True
-        found[0] |= ~found.any(axis=0)
+            found[owners[turn[0]], max(0, low) : max(0, high + 1)] = True
         return found
 
     def y(self, part: int) -> Ints:
@@ -64,6 +80,14 @@ class Rows:
     def conv(self, part: int) -> Ints:
         """Own rows before the pool."""
         return np.flatnonzero(self._conv == part)
+
+    def pooled(self, part: int) -> Ints:
+        """Rows before the pool that its own pool takes: its own ones, and those of parts before under its windows."""
+        return np.flatnonzero(self._pools[part] | (self._conv == part))
+
+    def shared(self, part: int) -> Ints:
+        """Rows before the pool that the part before hands to it: of parts before it, under windows of it or behind."""
+        return np.flatnonzero((self._conv < part) & self._pools[part:].any(axis=0))
 
     def x(self, part: int) -> Ints:
         """Rows of x that it reads, those that others read too included."""
@@ -97,12 +121,29 @@ class Rows:
     def starts(self, part: int) -> tuple[int, ...]:
         """For every own row before the pool, its first tap among the rows of x that the part reads: negative above the
         image, from their number on below it."""
-        window = self.stage.window
-        own, height = self.x(part), window.height
-        first = np.array([window.first_row(int(row)) for row in self.conv(part)])
-        inside = np.searchsorted(own, np.clip(first, 0, height - 1))
-        places = np.where(first < 0, first, np.where(first >= height, len(own) + first - height, inside))
-        return tuple(places.tolist())
+        return _places(self.stage.window, self.conv(part), self.x(part))
+
+    def pool(self, part: int) -> Window2d | None:
+        """The pool of a part."""
+        pool, own = self.stage.pool, self.pooled(part)
+        if pool is None or _whole_windows(pool):
+            return None if pool is None else replace(pool, height=len(own))
+        pads = (0, pool.pads[1], 0, pool.pads[3])
+        return replace(pool, height=len(own), pads=pads, starts=_places(pool, self.y(part), own))
+
+
+def _whole_windows(pool: Window2d) -> bool:
+    """Whether no two rows of windows have a row in common, and none is left out between them."""
+    return pool.kernel[0] == pool.stride[0] and pool.pads[0] == pool.pads[2] == 0 and pool.dilation[0] == 1
+
+
+def _places(window: Window2d, outputs: Ints, own: Ints) -> tuple[int, ...]:
+    """For some rows of the output, their first tap among the rows ``own`` of the input."""
+    height = window.height
+    first = np.array([window.first_row(int(row)) for row in outputs])
+    inside = np.searchsorted(own, np.clip(first, 0, height - 1))
+    places = np.where(first < 0, first, np.where(first >= height, len(own) + first - height, inside))
+    return tuple(places.tolist())
 
 
 @lru_cache(maxsize=256)
@@ -131,6 +172,12 @@ def row_problems(stage: Stage, deal: Sequence[int], count: int, b: int = 1) -> l
     if found:
         return found
     rows = Rows(stage, tuple(deal), count)
+    bare = [part for part in range(count) if not len(rows.conv(part))]
+    if bare:
+        found.append(
+            f"{where}: parts before parts {bare} have all rows under their pool windows; give longer turns"
+        )
+        return found
     blind = [part for part in range(count) if not len(rows.x(part))]
     if blind:
         found.append(f"{where}: the rows of parts {blind} lie in the padding alone; give them others")
@@ -140,15 +187,7 @@ def row_problems(stage: Stage, deal: Sequence[int], count: int, b: int = 1) -> l
 def uncut_problems(stage: Stage, b: int = 1) -> list[str]:
     """Why ``stage`` in blocks of ``b`` pixels cannot be cut by rows, however they are dealt."""
     where, width = f"{stage.name}: rows", stage.window.out_width
-    pool, found = stage.pool, []
-    if pool is not None and (
-        pool.kernel[0] != pool.stride[0] or pool.pads[0] or pool.pads[2] or pool.dilation[0] > 1
-    ):
-        found.append(
-            f"{where}: its pool has kernel {pool.kernel[0]}, stride {pool.stride[0]}, pads {pool.pads[0]} and "
-            f"{pool.pads[2]}, dilation {pool.dilation[0]} over rows, so that turns share windows; "
-            "cut it by channels, or give the pool stride = kernel without padding"
-        )
+    found = []
     if width % b:
         found.append(
             f"{where}: blocks of b = {b} pixels cross the ends of rows of {width}; "

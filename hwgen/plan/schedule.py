@@ -13,16 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ir.window import Window2d
 from . import latency as L
-from .geometry import Geometry
 from .links import Channel
+from .pixels import needed_pixels, pool_geometry, touching_pixels
 from .plan import Plan, StagePlan
 from .repeats import Series, Watch
 from .row_schedule import backward_rows, forward_rows
 from .times import StageTimes, Times
 
-__all__ = ["StageTimes", "Times", "needed_pixels", "run_schedule", "touching_pixels"]
+__all__ = ["StageTimes", "Times", "run_schedule"]
 
 Ints = NDArray[np.int64]
 
@@ -32,29 +31,6 @@ def chain(ready: Ints, cost: Ints | int, start: int) -> Ints:
     costs = np.broadcast_to(np.asarray(cost, dtype=np.int64), ready.shape)
     total = np.cumsum(costs)
     return total + np.maximum.accumulate(np.maximum(ready, start) - (total - costs))
-
-
-def needed_pixels(geometry: Geometry) -> Ints:
-    """For every output pixel, how many input pixels must be there: 1 + its last one, in raster order; at
-    least 1."""
-    y, x = geometry.vertical, geometry.horizontal
-    oy, ox = np.divmod(np.arange(geometry.M), x.outputs)
-    row = np.minimum(y.first(oy) + y.span, y.size - 1)
-    column = np.clip(x.first(ox) + x.span + 1, 0, x.size)
-    return np.maximum(np.where(row < 0, 0, row * x.size + column), 1)
-
-
-def touching_pixels(geometry: Geometry) -> Ints:
-    """For every input pixel, the last output pixel that may touch it."""
-    y, x = geometry.vertical, geometry.horizontal
-    iy, ix = np.divmod(np.arange(geometry.window.pixels_in), x.size)
-    last: Ints = y.touching(iy) * x.outputs + x.touching(ix)
-    return last
-
-
-def pool_geometry(planned: StagePlan, pool: Window2d) -> Geometry:
-    """The pool of a stage as a depthwise window over words of Pn lanes."""
-    return Geometry(pool, 1, planned.fold.pn, planned.fold.y_words)
 
 
 class _Stage:
@@ -111,10 +87,16 @@ class _Stage:
 
     def activate(self, pixels: Ints) -> Ints:
         """Cycle in which the last word of each pixel of y is given, from that of its sums."""
-        planned = self.planned
-        if planned.stage.relu:
-            pixels = pixels + L.RELU
+        return self.pooled(self.rectified(pixels))
+
+    def rectified(self, pixels: Ints) -> Ints:
+        """The same of each pixel before the pool."""
+        pixels = pixels + L.RELU if self.planned.stage.relu else pixels
         self.times.relu.append(pixels)
+        return pixels
+
+    def pooled(self, pixels: Ints) -> Ints:
+        """Pixels of y, from those that the pool takes."""
         if self.pool is not None:
             cost = self.pool.words * self.pool.window.positions
             pixels = self._after("pool", pixels[self.pool_needed] + L.WINDOW, cost)
@@ -123,7 +105,11 @@ class _Stage:
 
     def mask(self, dy: Ints) -> Ints:
         """Cycle in which the masked errors of each pixel enter the array's replay."""
-        planned, fold = self.planned, self.fold
+        return self.masked(self.unpooled(dy))
+
+    def unpooled(self, dy: Ints) -> Ints:
+        """Cycle of the errors of each pixel that the pool took."""
+        fold = self.fold
         dy = self._after("dy", dy - fold.y_words + 1, fold.y_words) - 1
         self.times.dy.append(dy)
         if self.pool is not None:
@@ -131,8 +117,11 @@ class _Stage:
             added = self._after("pool_col", dy - fold.y_words + 1, cost) - 1
             ready = added[self.pool_touching] + L.COL2IM + L.ROUND
             dy = self._after("unpool", ready, fold.y_words) - 1
-        if planned.stage.relu:
-            dy = dy + L.RELU
+        return dy
+
+    def masked(self, dy: Ints) -> Ints:
+        """Masked errors, from those of each pixel before the pool."""
+        dy = dy + L.RELU if self.planned.stage.relu else dy
         self.times.masked.append(dy)
         return dy
 

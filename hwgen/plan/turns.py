@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir.stage import Stage
+from .pixels import needed_pixels, pool_geometry, touching_pixels
 from .plan import StagePlan
-from .schedule import needed_pixels, pool_geometry, touching_pixels
+from .rows import Rows
 
 __all__ = ["with_turn_depths"]
 
@@ -109,6 +110,7 @@ def _forward(whole: Stage, parts: Sequence[StagePlan]) -> list[dict[str, int]]:
     y_pixels = whole.out_shape[0] * width
     arrival, found = _evenly(whole.window.pixels_in), []
     before: Ints | None = None
+    passing = np.zeros(0, dtype=np.int64)
     for p, planned in enumerate(parts):
         own = arrival[_pixels(rows.x(p), x_width)]
         needs = needed_pixels(planned.fold.geometry) - 1
@@ -116,20 +118,45 @@ def _forward(whole: Stage, parts: Sequence[StagePlan]) -> list[dict[str, int]]:
         # A pixel leaves for the window when the first one that needs it is computed.
         first = np.minimum(np.searchsorted(np.maximum.accumulate(needs), np.arange(len(own))), len(needs) - 1)
         depths = {"turn_x": _most(_samples(own), _samples(starts[first]))}
-        made = ends
+        made = _samples(ends)
         if planned.stage.pool is not None:
-            made = ends[needed_pixels(pool_geometry(planned, planned.stage.pool)) - 1]
+            taken, passing, more = _pool_turn(rows, p, whole, ends, passing)
+            depths |= more
+            made = taken[:, needed_pixels(pool_geometry(planned, planned.stage.pool)) - 1].ravel()
         order, mine, others = _Order(y_pixels), _pixels(rows.y(p), width), _pixels(rows.y_before(p), width)
-        order.wait(mine, _samples(made))
+        order.wait(mine, made)
         if before is not None:
             order.wait(others, before[order.at(others)])
         passed = order.through(p + 1 == len(parts))
         if before is not None:
-            depths["turn_y"] = _most(_samples(made), passed[order.at(mine)])
+            depths["turn_y"] = _most(made, passed[order.at(mine)])
             depths["turn_y_before"] = _most(before[order.at(others)], passed[order.at(others)])
         before = passed
         found.append(depths)
     return found
+
+
+def _pool_turn(
+    rows: Rows, p: int, whole: Stage, ends: Ints, passing: Ints
+) -> tuple[Ints, Ints, dict[str, int]]:
+    """When the pool of part p takes its pixels [sample, pixel], when those pass that parts behind want, and depths:
+    from the ends of its own pixels, and from when those of parts before come."""
+    width = whole.window.out_width
+    mine, come = _pixels(rows.conv(p), width), _pixels(rows.shared(p), width)
+    pooled, onward = _pixels(rows.pooled(p), width), _pixels(rows.shared(p + 1), width)
+    there, order = _Order(whole.M), _Order(whole.M)
+    there.wait(mine, _samples(ends))
+    if not len(come) and not len(onward):
+        return _samples(ends).reshape(SAMPLES, -1), onward, {}
+    if len(come):
+        there.wait(come, passing)
+    order.wait(pooled, there.ready[there.at(pooled)])
+    passed, read = order.through(), np.intersect1d(come, pooled)
+    found = {"turn_conv": _most(_samples(ends), passed[order.at(mine)])} if len(read) else {}
+    if len(read):
+        found["turn_conv_in"] = _most(there.ready[there.at(read)], passed[order.at(read)])
+    out = np.maximum.accumulate(there.ready[there.at(onward)])
+    return passed[order.at(pooled)].reshape(SAMPLES, -1), out, found
 
 
 def _backward(whole: Stage, parts: Sequence[StagePlan]) -> list[dict[str, int]]:
@@ -138,15 +165,25 @@ def _backward(whole: Stage, parts: Sequence[StagePlan]) -> list[dict[str, int]]:
     arrival = _evenly(whole.out_shape[0] * width)
     found: list[dict[str, int]] = []
     sums_behind = done_behind = None
+    shared, conv_width = np.zeros(0, dtype=np.int64), whole.window.out_width
     for p, planned in reversed(list(enumerate(parts))):
         own, stage = arrival[_pixels(rows.y(p), width)], planned.stage
-        needs = np.arange(stage.M)
+        needs, came_at = np.arange(stage.M), own
         if stage.pool is not None:
-            needs = np.minimum(touching_pixels(pool_geometry(planned, stage.pool)), len(own) - 1)
-        starts, ends = _own_times(own, needs)
+            # Behind the pool: of every pixel that it took, the last of y that touches it.
+            touched = np.minimum(touching_pixels(pool_geometry(planned, stage.pool)), len(own) - 1)
+            places = np.searchsorted(_pixels(rows.pooled(p), conv_width), _pixels(rows.conv(p), conv_width))
+            needs = touched[places]
+            came_at = _with_shared(rows, p, whole, own[np.maximum.accumulate(touched)], shared)
+            starts, ends = _own_times(came_at, np.arange(stage.M))
+        else:
+            starts, ends = _own_times(own, needs)
         first = np.searchsorted(np.maximum.accumulate(needs), np.arange(len(own)))
         depths = {"turn_dy": _most(_samples(own), _samples(starts[np.minimum(first, stage.M - 1)]))}
         found.append(depths)
+        if stage.pool is not None:
+            shared, more = _shared_turn(rows, p, whole, starts, shared)
+            depths |= more
         if stage.dx is None:
             continue
         mine, sums = _pixels(rows.x(p), x_width), _Order(whole.window.pixels_in)
@@ -171,3 +208,30 @@ def _backward(whole: Stage, parts: Sequence[StagePlan]) -> list[dict[str, int]]:
             depths["turn_dx_behind"] = _most(done_behind[done.at(behind)], through[done.at(behind)])
         sums_behind, done_behind = passed, through
     return found[::-1]
+
+
+def _with_shared(rows: Rows, p: int, whole: Stage, pooled: Ints, shared: Ints) -> Ints:
+    """When the errors of part p's own pixels before the pool are complete, of one sample: those that its pool took, at
+    ``pooled``, and sums from behind at ``shared``."""
+    width = whole.window.out_width
+    order, took = _Order(whole.M), _pixels(rows.pooled(p), width)
+    order.wait(took, _samples(pooled))
+    if len(behind := _pixels(rows.shared(p + 1), width)):
+        order.wait(behind, shared)
+    mine = _pixels(rows.conv(p), width)
+    last = slice((SAMPLES - 1) * len(mine), None)
+    return np.asarray(order.through()[order.at(mine)][last] - (SAMPLES - 1) * PERIOD)
+
+
+def _shared_turn(rows: Rows, p: int, whole: Stage, starts: Ints, shared: Ints) -> tuple[Ints, dict[str, int]]:
+    """When sums of errors go to the part before p, and how many of those from behind wait: until its own pixels before
+    them in the order of rows have gone into its array."""
+    width = whole.window.out_width
+    mine, behind = _pixels(rows.conv(p), width), _pixels(rows.shared(p + 1), width)
+    order = _Order(whole.M)
+    order.wait(mine, _samples(starts))
+    if len(behind):
+        order.wait(behind, shared)
+    passed = order.through()
+    more = {"turn_unpooled": _most(shared, passed[order.at(behind)])} if len(behind) else {}
+    return passed[order.at(_pixels(rows.shared(p), width))], more

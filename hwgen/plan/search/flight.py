@@ -129,7 +129,7 @@ class _Timeline:
     @staticmethod
     def _owner(stretch: _Stretch, rows: int) -> NDArray[np.int64]:
         owner = _owner([share.size for share in stretch.shares], stretch.shares[0].turns)
-        owner = np.repeat(owner, stretch.layer.conv_rows)
+        owner = np.repeat(owner, stretch.layer.conv_rows)[:rows]
         return np.append(owner, np.full(rows - len(owner), owner[-1]))
 
     def flight(self, k: int) -> Flight:

@@ -42,7 +42,7 @@ class Layer:
     @cached_property
     def axes(self) -> dict[str, int]:
         """How many units every legal axis has; only axes with two or more. Rows are those of y."""
-        stage, pool = self.stage, self.stage.pool
+        stage = self.stage
         found = {"output_channels": stage.out_channels, "input_channels": stage.cin}
         if stage.groups > 1:
             # Outputs may end where groups do, so that groups are an axis of their own only where asked for.
@@ -50,10 +50,7 @@ class Layer:
                 stage.N > 1 and stage.place.split != "groups"
             )
             found = {"output_channels": stage.out_channels} if outputs else {"groups": stage.groups}
-        whole_windows = pool is None or (
-            pool.kernel[0] == pool.stride[0] and pool.pads == (0, 0, 0, 0) and pool.dilation[0] == 1
-        )
-        if whole_windows and stage.window.out_width % self.b == 0:
+        if stage.window.out_width % self.b == 0:
             found["rows"] = stage.out_shape[0]
         return {axis: extent for axis, extent in found.items() if extent > 1}
 
@@ -122,6 +119,17 @@ class Layer:
     def conv_rows(self) -> int:
         """Rows of the convolution in a row of y."""
         return 1 if self.stage.pool is None else self.stage.pool.stride[0]
+
+    @cached_property
+    def pool_overlap(self) -> int:
+        """Rows of the convolution under pool windows of two rows of y."""
+        pool = self.stage.pool
+        return 0 if pool is None else max(0, pool.dilation[0] * (pool.kernel[0] - 1) + 1 - pool.stride[0])
+
+    @cached_property
+    def rows_left(self) -> int:
+        """Rows of the convolution that the rows of y do not count, under no window or the last ones."""
+        return max(0, self.stage.window.out_height - self.conv_rows * self.stage.out_shape[0])
 
     def dsps(self, widths: tuple[int, int]) -> int:
         """DSPs of one PE on a device with multipliers of ``widths``."""

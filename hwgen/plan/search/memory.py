@@ -12,6 +12,8 @@ from .options import Choice, Sizes
 
 __all__ = ["Flight", "memories"]
 
+UNEVEN = 3
+"""Rows of y by which parts are apart whose turns have not all the same rows."""
 SPARE_ROWS = 1
 """Row slots beyond what a window needs, so that the next row is written while one is read."""
 
@@ -86,11 +88,28 @@ def _turns(layer: Layer, sizes: Sizes, choice: Choice, row: int, y_words: int) -
         ("turn x", 1, turn, pc * stage.x.width, 1, False),
         ("turn y", 2, y_turn, choice.pn * stage.y.width, 1, False),
     ]
+    if layer.pool_overlap:
+        found += _pool_turns(layer, sizes, choice, y_words)
     if layer.backs:
         found.append(("turn dy", 1, y_turn, choice.pn * stage.dy.width, 1, False))
     if stage.dx is not None:
         found.append(("turn sums", 1, turn, pc * stage.col_bits, 1, False))
         found.append(("turn dx", 2, turn, pc * stage.dx.width, 1, False))
+    return found
+
+
+def _pool_turns(layer: Layer, sizes: Sizes, choice: Choice, y_words: int) -> list[Memory]:
+    """What waits for rows before the pool that another part has, and those: UNEVEN rows of y more than a turn."""
+    stage, uneven = layer.stage, UNEVEN * layer.conv_rows
+    row, bits = stage.window.out_width * y_words, choice.pn * stage.y.width
+    turn, shared = ceil_div(sizes.rows, sizes.turns) + uneven, layer.pool_overlap + uneven
+    found: list[Memory] = [
+        ("turn conv", 1, turn * row, bits, 1, False),
+        ("turn conv in", 1, shared * row, bits, 1, False),
+        ("turn y uneven", 2, UNEVEN * stage.out_shape[1] * y_words, bits, 1, False),
+    ]
+    if layer.backs:
+        found.append(("turn unpooled", 1, shared * row, choice.pn * stage.pool_back_bits, 1, False))
     return found
 
 

@@ -54,12 +54,14 @@ class Choice:
         return self.pk * self.pn
 
 
-def sizes_of(layer: Layer, axis: str, size: int, turns: int = 1) -> Sizes:
-    """The extents of ``size`` units of ``axis``."""
+def sizes_of(layer: Layer, axis: str, size: int, turns: int = 1, first: bool = True) -> Sizes:
+    """The extents of ``size`` units of ``axis``; of rows at most, those of the ``first`` part with what its pool
+    shares with others."""
     stage = layer.stage
     rows, x_rows = stage.window.out_height, stage.window.height
     if axis == "rows":
-        rows = size * layer.conv_rows
+        rows = size * layer.conv_rows + layer.rows_left
+        rows = min(rows + first * min(turns, size) * layer.pool_overlap, stage.window.out_height)
         x_rows = rows_read(stage, rows, min(turns, size))
     groups = size if axis == "groups" else stage.groups
     if axis == "output_channels":

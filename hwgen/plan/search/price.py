@@ -44,14 +44,15 @@ class Prices:
         """Foldings of a share with their loads, fewest multipliers first."""
         layer = self.layers[share.layer]
         last = share.axis != "input_channels" or share.high == layer.axes[share.axis]
-        key = (id(device), share.layer, share.axis, share.size, share.turns, last)
+        first = share.low == 0 or share.axis != "rows"
+        key = (id(device), share.layer, share.axis, share.size, share.turns, last, first)
         if key not in self.known:
-            self.known[key] = self._price(device, share, last)
+            self.known[key] = self._price(device, share, last, first)
         return self.known[key]
 
-    def _price(self, device: Device, share: Share, last: bool) -> list[tuple[Choice, Load]]:
+    def _price(self, device: Device, share: Share, last: bool, first: bool) -> list[tuple[Choice, Load]]:
         layer, storage = self.layers[share.layer], self.storages[share.layer]
-        sizes = sizes_of(layer, share.axis, share.size, share.turns)
+        sizes = sizes_of(layer, share.axis, share.size, share.turns, first)
         stage = layer.stage
         word = (stage.master.width if storage.master == "here" else stage.w.width) + layer.grad
         each = layer.dsps(device.dsp_widths)

@@ -54,6 +54,10 @@ def words_across(layer: Layer, share: Share, width: int) -> tuple[int, int]:
             outputs, stage.y.width
         )
         up += size * y_width * words(outputs, stage.dy.width) if layer.backs else 0
+        # Behind every turn of parts before, and where the turns begin anew.
+        pooled = layer.pool_overlap * (2 * share.turns - 1) * stage.window.out_width
+        down += pooled * words(outputs, stage.y.width)
+        up += pooled * words(outputs, stage.pool_back_bits) if layer.backs else 0
         if dx_bits:
             shared = min(rows, 2 * share.turns * max(0, rows_read(stage, 1, 1) - stage.window.stride[0]))
             up += stage.window.width * (
