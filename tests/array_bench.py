@@ -61,15 +61,23 @@ class Bench:
         assert self.checked > 0
 
     async def load(self, ctx):
+        async for place in self.loads(ctx):
+            ctx.set(self.array.load_value, int(self.master[place]))
+        await ctx.tick().repeat(self.array.settle)
+
+    async def loads(self, ctx):
+        """Loads at every place, those of a column's word one after the other, with and without gaps."""
         a = self.array
-        for (i, j, address), value in np.ndenumerate(self.master):
+        for j, address, i in np.ndindex(self.pn, self.shape.depth, self.pk):
+            while self.rng.random() < self.bubbles:
+                ctx.set(a.load, 0)
+                await ctx.tick()
             ctx.set(a.load, 1)
             ctx.set(a.load_select, i * self.pn + j)
             ctx.set(a.load_address, address)
-            ctx.set(a.load_value, int(value))
+            yield i, j, address
             await ctx.tick()
         ctx.set(a.load, 0)
-        await ctx.tick().repeat(self.array.settle)
 
     async def visits(self, ctx, visits):
         """Visits [(address, pixels)] of forward and of backward, each with bubbles of its own; sums checked at their
@@ -186,15 +194,10 @@ class Bench:
         a = self.array
         self.dw = self.ints(self.shape.grad, self.dw.shape)
         ctx.set(a.load_sum, 1)
-        for (i, j, address), value in np.ndenumerate(self.dw):
-            ctx.set(a.load, 1)
-            ctx.set(a.load_select, i * self.pn + j)
-            ctx.set(a.load_address, address)
-            ctx.set(a.load_grad, int(value))
-            await ctx.tick()
-        ctx.set(a.load, 0)
+        async for place in self.loads(ctx):
+            ctx.set(a.load_grad, int(self.dw[place]))
         ctx.set(a.load_sum, 0)
-        await ctx.tick()
+        await ctx.tick().repeat(2)
 
 
 def _bits(key, index):

@@ -20,6 +20,7 @@ from hwgen.errors import MismatchError, WatchdogError
 from hwgen.gateware import chains, flow, pool_rows
 from hwgen.gateware.rows import AddRows
 from hwgen.ir.stage import Place, Wish
+from hwgen.plan.columns import load_pace
 from hwgen.plan.cuts import Cut, axis_channels, legal_axes, within_groups
 from hwgen.plan.rows import row_problems
 from hwgen.target import Link
@@ -50,6 +51,19 @@ def check(network, arguments, text, **options):
 def test_dealt_rows_change_no_bit(name):
     network, arguments, text, options = CASES[name]
     check(network, arguments, text, **options)
+
+
+@pytest.mark.parametrize("stall", [pytest.param(0.0, marks=pytest.mark.soak), 0.3])
+def test_totals_are_loaded_into_the_words_of_columns(stall):
+    """Peeks and loads of the same memory, an element each in two cycles."""
+    network, arguments, text, _ = CASES["uneven turns of the first layer, of the third on the same board"]
+    plan = cut_plan(network(**arguments), text, WIDE)
+    stages = [
+        dataclasses.replace(p, storage=dataclasses.replace(p.storage, weights="block")) for p in plan.stages
+    ]
+    plan = dataclasses.replace(plan, stages=tuple(stages))
+    assert all(load_pace(planned) == 2 for planned in plan.stages if planned.part.shares_weights)
+    assert run_direct(plan, stall=stall, **FAST)["mismatched"] == 0
 
 
 SOAKED = [

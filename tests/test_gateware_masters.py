@@ -13,6 +13,8 @@ from hwgen.gateware.stage import array_shape
 from hwgen.ir.stage import Loss, Network, Update
 from hwgen.numeric import HASH_MASK, Q, mix32
 from hwgen.plan import latency as L
+from hwgen.plan.fold import Fold
+from hwgen.plan.foldings import tile_of
 from hwgen.plan.layout import Storage
 from hwgen.plan.part import Part, part_stage
 from hwgen.plan.plan import StagePlan
@@ -25,18 +27,21 @@ SEED, RATE = 0x1234, -5
 class Bench:
     """The update between memories: dW behind a latency, masters and new ones as streams that stall."""
 
-    def __init__(self, fold, seed=0, stall=0.0, rounding="nearest", frac=9, part=None):
+    def __init__(
+        self, fold, seed=0, stall=0.0, rounding="nearest", frac=9, part=None, weights="auto", latency=5
+    ):
         stage = dataclasses.replace(fold.stage, master=Q(13, 9), dy=Q(8, frac))
         update = Update(Q(5, 4), RATE, 4, 0.1, rounding, SEED)
         stages = tuple(dataclasses.replace(stage, index=i) for i in range(stage.index + 1))
         self.network = Network("n", stage.x, stages, Loss(2, stage.y, stage.dy), update)
         own = part_stage(stage, part, 0) if part else stage
-        storage = Storage(master="memory")
+        storage = Storage(master="memory", weights=weights)
         places = {"part": part} if part else {}
-        self.planned = StagePlan(own, fold.folding, (1, 1), None, storage=storage, **places)
+        self.tile = tile_of(Fold(own, fold.folding))
+        self.planned = StagePlan(own, fold.folding, self.tile, None, storage=storage, **places)
         self.stage, self.fold, self.stall = own, self.planned.fold, stall
         self.shape = array_shape(self.network, self.planned)
-        self.latency = 5
+        self.latency = latency
         self.part = MasterUpdate(self.network, self.planned, self.shape, self.latency)
         self.rng = np.random.default_rng(seed)
         high = 1 << stage.master.width - 1
@@ -49,8 +54,15 @@ class Bench:
 
     async def memory(self, ctx):
         """Answers peeks of dW, takes loaded weights, counts flags."""
-        part, peeks = self.part, deque([0] * self.latency)
+        part, peeks, peeked, cycle = self.part, deque([0] * self.latency), {}, 0
         while True:
+            cycle += 1
+            if ctx.get(part.peek):
+                peeked[cycle] = ctx.get(part.peek_pe) % self.fold.pn
+            if ctx.get(part.load) and part.pace == 2:
+                # A load reads a cycle later, a peek in column j of a tile after j + 2 cycles.
+                column = ctx.get(part.load_pe) % self.fold.pn
+                assert peeked.get(cycle - column % self.tile[1] - 1) != column
             pe, address = ctx.get(part.peek_pe), ctx.get(part.peek_address)
             peeks.append(int(self.dw[pe, address]) if ctx.get(part.peek) else 0)
             if ctx.get(part.load):
@@ -146,6 +158,15 @@ def test_every_fold(fold, rounding):
     Bench(fold, seed=fold.depth, rounding=rounding).run()
 
 
+@pytest.mark.parametrize("stall", [0.0, 0.4])
+@pytest.mark.parametrize("fold", FOLDS[1:4])
+def test_no_load_reads_where_a_peek_reads(fold, stall):
+    """Columns share memories: every column reads for one of them a cycle."""
+    bench = Bench(fold, seed=fold.depth, stall=stall, weights="block")
+    assert bench.part.pace == 2
+    bench.run()
+
+
 @pytest.mark.parametrize("stall", [0.2, 0.7])
 @pytest.mark.parametrize("early", [False, True])
 def test_stalls(stall, early):
@@ -162,8 +183,14 @@ def test_a_part_draws_its_own_random_bits():
     Bench(FOLDS[2], rounding="stochastic", part=part).run()
 
 
-def test_a_weight_a_cycle():
-    bench = Bench(FOLDS[2], seed=3)
+@pytest.mark.parametrize("columns", [1, 2, 4])
+@pytest.mark.parametrize("pace", [1, 2])
+def test_a_weight_in_so_many_cycles(pace, columns):
+    weights = "block" if pace == 2 else "auto"
+    bench = Bench(FOLDS[2], seed=3, weights=weights, latency=columns + 4)
     bench.run(1)
     # Array.peek_latency is 4 more than the tile's columns; the bench does not see the cycle of ``start``.
-    assert bench.cycles + 1 == bench.masters.size + L.MASTERS + (bench.latency - 4)
+    assert bench.part.pace == pace
+    update = bench.network.update
+    planned = dataclasses.replace(bench.planned, tile=(1, columns))
+    assert bench.cycles + 1 == L.update_cycles(planned, update) - 2 * L.settle(planned) - 7

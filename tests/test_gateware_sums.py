@@ -15,6 +15,8 @@ from hwgen.gateware.reader import BIAS_LATENCY
 from hwgen.gateware.sums import GradientSums
 from hwgen.ir.window import Window2d
 from hwgen.plan.fold import Fold, Folding
+from hwgen.plan.foldings import tile_of
+from hwgen.plan.layout import USUAL, Storage
 from hwgen.plan.part import Part
 from hwgen.plan.plan import StagePlan
 from hwgen.plan.weights import bias_image, bias_tensor, weight_image, weight_tensor
@@ -25,15 +27,15 @@ GRAD = 21
 class Bench(wiring.Component):
     """Parts in a line, cables between them, memories around them."""
 
-    def __init__(self, stage, foldings, latency, seed=0, stall=0.0):
+    def __init__(self, stage, foldings, latency, seed=0, stall=0.0, storage=USUAL):
         self.rng, self.stall, self.latency = np.random.default_rng(seed), stall, latency
         self.folds = [Fold(stage, folding) for folding in foldings]
         self.parts = []
         for k, fold in enumerate(self.folds):
             part = Part("rows", k, len(foldings), 0, 1)
-            planned = StagePlan(stage, fold.folding, (1, 1), None, part, k)
+            planned = StagePlan(stage, fold.folding, tile_of(fold), None, part, k, storage=storage)
             self.parts.append(GradientSums(planned, stage, GRAD, latency))
-        self.cycle, self.running = 0, 0
+        self.cycle, self.running, self.shared = 0, 0, 0
         super().__init__({"start": In(len(foldings))})
 
     def elaborate(self, platform):
@@ -55,7 +57,16 @@ class Bench(wiring.Component):
     async def memory(self, ctx, k):
         """Answers the peeks of part k at their latencies, and takes its loads."""
         part, peeks, bias_peeks = self.parts[k], deque([0] * self.latency), deque([0] * BIAS_LATENCY)
+        pn, tn, peeked, cycle = self.folds[k].pn, part.behind.tn, {}, 0
         while True:
+            cycle += 1
+            if ctx.get(part.peek):
+                peeked[cycle] = ctx.get(part.peek_pe) % pn
+            if ctx.get(part.load) and not ctx.get(part.load_bias) and part.pace == 2:
+                # A load reads a cycle later, a peek in column j of a tile after j + 2 cycles.
+                column = ctx.get(part.load_pe) % pn
+                assert peeked.get(cycle - column % tn - 1) != column
+                self.shared += 1
             asked = (
                 int(self.dw[k][ctx.get(part.peek_pe), ctx.get(part.peek_address)])
                 if ctx.get(part.peek)
@@ -186,15 +197,34 @@ def test_parts_start_when_they_like(late):
     bench.run(body)
 
 
-def test_an_element_a_cycle():
+@pytest.mark.parametrize("pace", [1, 2])
+def test_an_element_in_so_many_cycles(pace):
     stage, foldings = CASES["two parts"]
-    bench = Bench(stage, foldings, 5)
+    bench = Bench(stage, foldings, 5, storage=Storage(weights="block") if pace == 2 else USUAL)
 
     async def body(ctx):
         cycles = await bench.round(ctx)
-        assert cycles <= bench.parts[0].count + 5 + 2 * 4 + 10
+        assert cycles <= pace * bench.parts[0].count + 5 + 2 * 4 + 10 + pace
 
     bench.run(body)
+    assert bench.parts[0].pace == pace
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.4])
+@pytest.mark.parametrize("latency", [2, 7])
+@pytest.mark.parametrize("case", ["foldings of their own", "groups", "no biases"])
+def test_no_load_reads_where_a_peek_reads(case, latency, stall):
+    """Columns share memories: every column reads for one of them a cycle, and all parts get the totals."""
+    stage, foldings = CASES[case]
+    bench = Bench(stage, foldings, latency, seed=latency, stall=stall, storage=Storage(weights="block"))
+
+    async def body(ctx):
+        for _ in range(2):
+            await bench.round(ctx)
+            bench.check()
+
+    bench.run(body)
+    assert bench.shared >= 2 * bench.parts[0].behind.weights
 
 
 def test_totals_that_come_too_early_wait():

@@ -13,10 +13,11 @@ from tiny_plan import tiny_plan
 from hwgen.gateware.stage import StageEngine
 from hwgen.ir.stage import Wish
 from hwgen.plan.blocks import rams_of
+from hwgen.plan.columns import shares_columns
 from hwgen.plan.fold import legal_pc, legal_u
 from hwgen.plan.foldings import tile_of
 from hwgen.plan.layout import Storage
-from hwgen.plan.memories import Memory, memories, shares_columns, taken_by
+from hwgen.plan.memories import Memory, memories, taken_by
 from hwgen.plan.planner import plan_network
 from hwgen.target import Cluster
 

@@ -62,8 +62,7 @@ def test_the_cycles_of_a_batch():
     assert abs(result["cycles_per_batch"] / result["predicted_cycles_per_batch"] - 1) <= 0.01
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("b", [2, 3])
+@pytest.mark.parametrize("b", [2, pytest.param(3, marks=pytest.mark.soak)])
 def test_every_way_to_keep_weights(b):
     turns, block = Storage(False, "memory"), Storage(True, "memory", "block", "block")
     plan = stored_plan(stored(b, (3, 2), rounding="stochastic"), turns, turns, block, b=b)

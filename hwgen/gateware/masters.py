@@ -7,12 +7,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..ir.stage import Network
+from ..plan.columns import load_pace
 from ..plan.plan import StagePlan
 from .arithmetic import mix32, round_shift, saturate
 from .reader import SumReader
 from .stream import Fifo, lanes
 from .tile import CHUNK, ArrayShape
-from .walk import WeightWalk
+from .walk import WeightWalk, in_turn
 
 __all__ = ["MasterUpdate", "master_streams"]
 
@@ -33,7 +34,7 @@ class MasterUpdate(wiring.Component):
     """Once a batch for every weight: master ← saturate(master - round(rate·dW / 2**shift)); the array gets its top
     bits.
 
-    A weight a cycle. Model: hwgen.ref.update.step_values.
+    A weight in ``pace`` cycles (hwgen.plan.columns.load_pace). Model: hwgen.ref.update.step_values.
 
     Parameters: ``latency`` cycles from ``peek`` to ``sum``.
 
@@ -45,11 +46,11 @@ class MasterUpdate(wiring.Component):
 
     def __init__(self, network: Network, plan: StagePlan, shape: ArrayShape, latency: int):
         self.network, self.plan, self.shape = network, plan, shape
-        self.reader = SumReader(plan.fold, False, shape.grad, latency)
-        self.walk = WeightWalk(plan.fold, False, network.stages[plan.stage.index], plan.part)
-        self.place = data.StructLayout(
-            {"pe": self.walk.pe.shape(), "address": self.walk.address.shape(), "last": 1, "valid": 1}
-        )
+        self.pace = load_pace(plan)
+        self.reader = SumReader(plan.fold, False, shape.grad, latency, self.pace)
+        self.walk = WeightWalk(plan.fold, False, network.stages[plan.stage.index], plan.part, plan.tile[1])
+        fields = {"pe": self.walk.pe.shape(), "address": self.walk.address.shape()}
+        self.place = data.StructLayout({**fields, "odd": 1, "last": 1, "valid": 1})
         members: dict[str, object] = {
             "ask": In(1),
             "start": In(1),
@@ -89,7 +90,7 @@ class MasterUpdate(wiring.Component):
         request = Signal()
         m.d.comb += [
             request.eq(waiting & (under_way != 2 * STAGES) & ~result.valid),
-            take.eq(reader.o.valid & self.masters.valid & (under_way != 2 * STAGES) & ~request),
+            take.eq(reader.o.valid & self.masters.valid & reader.slot & (under_way != 2 * STAGES) & ~request),
             reader.o.ready.eq(take),
             self.masters.ready.eq(take),
             walk.step.eq(take),
@@ -109,12 +110,21 @@ class MasterUpdate(wiring.Component):
         m.d.comb += [
             out.i.valid.eq(result.valid | request),
             out.i.payload[0].eq(Mux(result.valid, new, 0)),
-            self.load.eq(result.valid),
-            self.load_weight.eq(new >> (self.plan.stage.master.width - self.shape.w)),
-            self.load_pe.eq(result.pe),
-            self.load_address.eq(result.address),
         ]
+        self._load(m, new >> (self.plan.stage.master.width - self.shape.w), result)
         return m
+
+    def _load(self, m, weight, result):
+        load = Signal(data.StructLayout({**self.place.members, "weight": signed(self.shape.w)}))
+        m.d.comb += load.eq(Cat(result, weight[: self.shape.w]))
+        if self.pace == 2:
+            load = in_turn(m, load)
+        m.d.comb += [
+            self.load.eq(load.valid),
+            self.load_weight.eq(load.weight),
+            self.load_pe.eq(load.pe),
+            self.load_address.eq(load.address),
+        ]
 
     def _steps(self, m, take, result):
         """The pipeline; the new master, with its place in ``result``."""
@@ -124,6 +134,7 @@ class MasterUpdate(wiring.Component):
             place.valid.eq(take),
             place.pe.eq(self.walk.pe),
             place.address.eq(self.walk.address),
+            place.odd.eq(self.walk.odd),
             place.last.eq(self.walk.last),
         ]
         old, some = self.masters.payload[0], self.reader.o.payload[0].any()

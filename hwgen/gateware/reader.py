@@ -17,19 +17,20 @@ BIAS_LATENCY = 2
 
 
 class SumReader(wiring.Component):
-    """Peeks every dW of a stage, then every db if ``biases``; an element a cycle as long as ``o`` is taken.
+    """Peeks every dW of a stage, then every db if ``biases``; an element in ``pace`` cycles as long as ``o`` is taken.
 
-    Parameters: ``grad`` bits of a sum; ``latency`` cycles from ``peek`` to ``sum``, of biases BIAS_LATENCY.
+    Parameters: ``grad`` bits of a sum; ``latency`` cycles from ``peek`` to ``sum``, of biases BIAS_LATENCY; ``pace`` 1
+    or 2.
 
-    Members: ``start`` pulse; ``peek`` of the weight at ``peek_pe``, ``peek_address``, answered by ``sum``, and
-    ``bias_peek`` of the bias at ``bias_lane``, ``bias_word``, answered by ``bias_sum``; ``o`` the sums, lanes(1, grad);
-    ``read`` pulse: an element has been read.
+    Members: ``start`` pulse; ``slot``: every ``pace``-th cycle, peeks come one cycle behind; ``peek`` of the weight at
+    ``peek_pe``, ``peek_address``, answered by ``sum``, and ``bias_peek`` of the bias at ``bias_lane``, ``bias_word``,
+    answered by ``bias_sum``; ``o`` the sums, lanes(1, grad); ``read`` pulse: an element has been read.
     """
 
-    def __init__(self, fold: Fold, biases: bool, grad: int, latency: int):
+    def __init__(self, fold: Fold, biases: bool, grad: int, latency: int, pace: int = 1):
         if latency < BIAS_LATENCY:
             raise ValueError(f"SumReader: latency {latency}; at least {BIAS_LATENCY}, that of a bias")
-        self.grad, self.latency, self.depth = grad, latency, latency + 4
+        self.grad, self.latency, self.depth, self.pace = grad, latency, latency + 4, pace
         self.walk = WeightWalk(fold, biases)
         self.count = self.walk.count
         pe, address = self.walk.pe.shape(), self.walk.address.shape()
@@ -37,6 +38,7 @@ class SumReader(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
+                "slot": Out(1),
                 "peek": Out(1),
                 "peek_pe": Out(pe),
                 "peek_address": Out(address),
@@ -55,7 +57,12 @@ class SumReader(wiring.Component):
         m.submodules.walk = walk = self.walk
         m.submodules.fifo = fifo = Fifo(lanes(1, self.grad), self.depth)
         under_way, reading, issue = Signal(range(self.depth + 1)), Signal(), Signal()
-        m.d.comb += [issue.eq(reading & (under_way != self.depth)), walk.step.eq(issue)]
+        slot: Value = Const(1)
+        if self.pace == 2:
+            slot = Signal(init=1, name="is_slot")
+            m.d.sync += slot.eq(~slot | self.start)
+        m.d.comb += self.slot.eq(slot)
+        m.d.comb += [issue.eq(reading & slot & (under_way != self.depth)), walk.step.eq(issue)]
         with m.If(self.start):
             m.d.sync += reading.eq(1)
         with m.Elif(issue & walk.last):

@@ -23,7 +23,8 @@ class ArrayShape:
     loaded, because other boards add to them. Not ``in_place``: masters lie elsewhere, a PE has their top bits only
     (``master`` = ``w``) and gets its weights loaded.
 
-    ``columns``: the PEs of a tile's column keep their words side by side in one memory of kind ``style``. ``copy``:
+    ``columns``: the PEs of a tile's column keep their words side by side in one memory of kind ``style``, with one
+    write enable: a load reads the column's word and writes it back as a whole, a cycle later. ``copy``:
     forward has weights of its own; if not, it takes turns with backward: visits of forward start at cycles that are
     multiples of ``period``, those of backward one cycle later.
     """
@@ -58,12 +59,6 @@ class ArrayShape:
     def held(self) -> int:
         """Cycles that a weight waits in a register before it is used: its memory's output is the other pass's next."""
         return 0 if self.copy else 1
-
-    @property
-    def merges(self) -> bool:
-        """A load reads the column's word and writes it back as a whole: with one write enable a word fills all bits of
-        block RAM. Loads that follow each other closely, as others' sums and weights do, have an enable a PE."""
-        return self.columns and self.in_place and not self.shared
 
     @property
     def updates(self) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from amaranth import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..ir.stage import Stage
+from ..plan.columns import load_pace
 from ..plan.plan import StagePlan
 from .channels import AddSums
 from .reader import SumReader
 from .stream import Fifo, Fork, lanes
-from .walk import WeightWalk
+from .walk import WeightWalk, in_turn
 
 __all__ = ["GradientSums", "sum_streams"]
 
@@ -35,8 +36,9 @@ class GradientSums(wiring.Component):
     """Once a batch: own dW and db, added to those of the parts before, go on to the next part; the last one has the
     totals and sends them back; every part puts them where its own sums were.
 
-    An element a cycle; a part needs ``count`` cycles and the way to the last part and back. A total is put in its place
-    only when the part's own sum of that element is gone.
+    An element in ``pace`` cycles (hwgen.plan.columns.load_pace); a part needs ``count`` times as many and the way to
+    the last part and back. A total is put in its place only when the part's own sum of that element is gone, and in a
+    cycle in which its column's memory answers no peek.
 
     Parameters: ``grad`` bits of a sum; ``latency`` cycles from ``peek`` to ``sum``, of biases BIAS_LATENCY.
 
@@ -49,9 +51,13 @@ class GradientSums(wiring.Component):
     def __init__(self, plan: StagePlan, whole: Stage, grad: int, latency: int):
         self.plan, self.grad = plan, grad
         biases = plan.stage.bias is not None
-        self.reader, self.behind = SumReader(plan.fold, biases, grad, latency), WeightWalk(plan.fold, biases)
+        self.pace = load_pace(plan)
+        self.reader = SumReader(plan.fold, biases, grad, latency, self.pace)
+        self.behind = WeightWalk(plan.fold, biases, tn=plan.tile[1])
         self.count = self.reader.count
         places = self.behind.signature.members
+        fields = {name: places[name].shape for name in ("pe", "address", "bias", "odd")}
+        self.place = data.StructLayout({**fields, "sum": signed(grad), "valid": 1})
         members: dict[str, object] = {"start": In(1), "running": Out(1)}
         members |= {"sum": In(signed(grad)), "bias_sum": In(signed(grad))}
         members |= {"peek": Out(1), "bias_peek": Out(1), "load": Out(1), "load_sum": Out(signed(grad))}
@@ -83,17 +89,28 @@ class GradientSums(wiring.Component):
         m.submodules.behind = behind = self.behind
         load = Signal()
         m.d.comb += [
-            load.eq(totals.valid & (out != 0)),
-            totals.ready.eq(out != 0),
+            load.eq(totals.valid & totals.ready),
+            totals.ready.eq((out != 0) & reader.slot),
             behind.step.eq(load),
             done.eq(load & behind.last),
         ]
         m.d.sync += out.eq(out + reader.read - load)
-        # Through registers: the way to the memories is long.
-        m.d.sync += [self.load.eq(load), self.load_sum.eq(totals.payload[0])]
-        for name in ("pe", "address", "bias"):
-            m.d.sync += getattr(self, f"load_{name}").eq(getattr(behind, name))
+        self._load(m, load, totals.payload[0])
         return m
+
+    def _load(self, m, load, total):
+        """Loads a total, through registers: the way to the memories is long."""
+        place, behind = Signal(self.place), self.behind
+        m.d.comb += [place.valid.eq(load), place.sum.eq(total)]
+        names = ("pe", "address", "bias")
+        m.d.comb += [getattr(place, name).eq(getattr(behind, name)) for name in (*names, "odd")]
+        if self.pace == 1:
+            late = Signal(self.place)
+            m.d.sync += late.eq(place)
+        else:
+            late = in_turn(m, place)
+        m.d.comb += [self.load.eq(late.valid), self.load_sum.eq(late.sum)]
+        m.d.comb += [getattr(self, f"load_{name}").eq(getattr(late, name)) for name in names]
 
     def _totals(self, m, own):
         """Sends sums and totals on; the totals as they come here."""

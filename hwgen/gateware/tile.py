@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from .arithmetic import mix32, round_shift, saturate
 from .shape import CHUNK, ArrayShape, control_layout
-from .words import Column, Load, Words
+from .words import Column, Words, column_loads
 
 __all__ = ["CHUNK", "ArrayShape", "Tile", "control_layout"]
 
@@ -89,7 +89,7 @@ class Tile(wiring.Component):
             x_stored = [self._delay(m, self.b_x[i], tn, f"xs_{i}") for i in range(tk)]
 
         moves = self._moves(m)
-        loads = self._loads(m)
+        loads = column_loads(m, shape, self)
         masters, grads, saturated, zeros = [], [], [], []
         back_sums: list[Value] = [Const(0)] * tk
         forward_sums: list[Value] = [Const(0)] * tn
@@ -158,10 +158,9 @@ class Tile(wiring.Component):
 
     def _words(self, m, name, width, transparent=False):
         shape = self.shape
-        enables = not shape.merges
         return Words(
             m, name, self.tk, width, shape.addresses,
-            together=shape.columns, enables=enables, transparent=transparent, kind=shape.style,
+            together=shape.columns, transparent=transparent, kind=shape.style,
         )  # fmt: skip
 
     def _top(self, words):
@@ -183,28 +182,6 @@ class Tile(wiring.Component):
                 addresses.append(address)
         return loads, addresses
 
-    def _loads(self, m):
-        """Loads of every column. Where they merge with the column's word they are written a cycle later, once that is
-        read."""
-        shape, tk, tn = self.shape, self.tk, self.tn
-        select, address, value, reading = self.load_select, self.load_address, self.load_value, Const(0, tn)
-        if shape.merges:
-            reading = Signal(tn)
-            m.d.comb += reading.eq(Cat(Cat(select[j::tn]).any() for j in range(tn)))
-            late = Signal.like(select, name="late_select")
-            late_address = Signal.like(address, name="late_address", reset_less=True)
-            late_value = Signal.like(value, name="late_value", reset_less=True)
-            m.d.sync += [late.eq(select), late_address.eq(address), late_value.eq(value)]
-            select, address, value = late, late_address, late_value
-        loads = []
-        for j in range(tn):
-            chosen = [select[i * tn + j] for i in range(tk)]
-            some = Signal(name=f"loads_{j}")
-            m.d.comb += some.eq(Cat(chosen).any())
-            masters = [one & ~self.load_sum for one in chosen] if shape.shared else chosen
-            loads.append(Load(some, chosen, masters, address, value, reading[j]))
-        return loads
-
     def _early(self, j):
         """Whether a column would read for backward when it reads for forward, and so reads a cycle earlier."""
         shape = self.shape
@@ -213,13 +190,13 @@ class Tile(wiring.Component):
     def _masters(self, m, j, control, load):
         """A column's masters; written by the update, 5 cycles behind its last piece, and by the host."""
         shape, phase = self.shape, control[j:]
-        memory = self._words(m, f"master_{j}", shape.master, shape.merges and shape.depth == 1)
+        memory = self._words(m, f"master_{j}", shape.master)
         turn = control[j - 1] if self._early(j) else phase[0]
         updated = phase[5].update & phase[5].last if shape.updates else Const(0)
         late = phase[4].peek | (phase[4].update & phase[4].last if shape.updates else 0)
         enable = late | (turn.op & turn.first if shape.backward else 0)
         address = Mux(late, phase[4].address, turn.address)
-        if shape.merges:
+        if shape.columns:
             enable, address = enable | load.reading, Mux(load.reading, self.load_address, address)
         if not shape.copy:
             enable, address = enable | self.f_load, Mux(self.f_load, self.f_address, address)
@@ -232,12 +209,12 @@ class Tile(wiring.Component):
         stepped = [Signal(signed(shape.master), name=f"next_master_{i}_{j}") for i in range(self.tk)]
         for i in range(self.tk):
             value = load.value
-            if shape.merges:
-                value = Mux(load.chosen[i], value, words[i])
+            if shape.columns:
+                value = load.merged(i, words[i], value, load.kept_masters, load.kept_value)
             if shape.updates:
-                value = Mux(load.some if shape.merges else load.masters[i], value, stepped[i])
+                value = Mux(load.some if shape.columns else load.masters[i], value, stepped[i])
             m.d.comb += new[i].eq(value)
-        enables = [updated | (load.some if shape.merges else one) for one in load.masters]
+        enables = [updated | (load.master if shape.columns else one) for one in load.masters]
         memory.write(enables, write_address, new)
         clears = [updated | one for one in load.chosen]
         return Column(words, new, stepped, enables, clears, updated | load.some, write_address)
@@ -282,10 +259,12 @@ class Tile(wiring.Component):
             Signal(signed(shape.grad), name=f"grad_sum_{i}_{j}", reset_less=True) for i in range(self.tk)
         ]
         old = self._gradient_memory(m, j, phase, totals, column, load)
-        flags = [self._gradient(m, i, j, phase, x[i], dy, column, old[i], totals[i]) for i in range(self.tk)]
+        flags = [
+            self._gradient(m, i, j, phase, x[i], dy, column, load, old[i], totals[i]) for i in range(self.tk)
+        ]
         return old, flags
 
-    def _gradient(self, m, i, j, phase, x, dy, column, old, total):
+    def _gradient(self, m, i, j, phase, x, dy, column, load, old, total):
         """dW += x·dy over a visit; or step = round(rate·dW), master - step. Returns (saturated, zero) flags."""
         shape, pe = self.shape, f"{i}_{j}"
         a, b, piece = self._operands(m, pe, phase[2], x, dy, old)
@@ -296,7 +275,7 @@ class Tile(wiring.Component):
             m.d.sync += total.eq((total if keep else Mux(phase[2].first, old, total)) + product)
         if shape.depth == 1:
             with m.If(column.clears[i]):
-                m.d.sync += total.eq(self._cleared)
+                m.d.sync += total.eq(load.grad)
         if not shape.updates:
             return Const(0), Const(0)
 
@@ -319,11 +298,6 @@ class Tile(wiring.Component):
         m.d.comb += column.stepped[i].eq(stepped)
         done = phase[5].update & phase[5].last
         return done & clipped, done & was_some & (step == 0)
-
-    @property
-    def _cleared(self):
-        """What dW becomes with a load."""
-        return Mux(self.load_sum, self.load_grad, 0) if self.shape.shared else 0
 
     def _operands(self, m, pe, phase, x, dy, old):
         """What the gradient's multiplier takes, x and dy, in an update the rate and a piece of dW; and that piece."""
@@ -353,14 +327,16 @@ class Tile(wiring.Component):
         memory = self._words(m, f"grad_{j}", shape.grad, shape.depth == 2)
         enable = ((phase[1].op | phase[1].update) & phase[1].first) | phase[1].peek
         address = phase[1].address
-        if shape.merges:
+        if shape.columns:
             enable, address = enable | load.reading, Mux(load.reading, self.load_address, address)
         old = memory.read(enable, address)
         done, values = phase[3].op & phase[3].last, []
-        for clear, one, word, total in zip(column.clears, load.chosen, old, totals, strict=True):
-            value = Mux(clear, self._cleared, total)
-            values.append(Mux(load.some & ~one, word, value) if shape.merges else value)
-        enables = [done | (column.writes if shape.merges else clear) for clear in column.clears]
+        for i, total in enumerate(totals):
+            value = Mux(column.clears[i], load.grad, total)
+            if shape.columns:
+                value = Mux(load.some, load.merged(i, old[i], load.grad, load.kept, load.kept_grad), value)
+            values.append(value)
+        enables = [done | (column.writes if shape.columns else clear) for clear in column.clears]
         memory.write(enables, Mux(column.writes, column.address, phase[3].address), values)
         return old
 

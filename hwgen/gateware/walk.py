@@ -10,7 +10,7 @@ from ..ir.stage import Stage
 from ..plan.fold import Fold
 from ..plan.part import WHOLE, Part
 
-__all__ = ["WeightWalk"]
+__all__ = ["WeightWalk", "in_turn"]
 
 
 class WeightWalk(wiring.Component):
@@ -18,14 +18,17 @@ class WeightWalk(wiring.Component):
 
     So all parts of a stage walk alike, however each is folded. Model: hwgen.plan.weights.weight_index.
 
-    Parameters: ``fold`` of part ``part`` of ``whole``; ``biases``: they follow the weights.
+    Parameters: ``fold`` of part ``part`` of ``whole``; ``biases``: they follow the weights; ``tn`` columns of a tile.
 
     Members: ``step``; ``pe`` (i·Pn + j) and ``address`` of the weight, or of a bias (``bias`` = 1) its lane and word;
-    ``index``: logical index of the weight in ``whole``, for stochastic rounding; ``last`` of all.
+    ``odd``: the column (or lane) has an odd number in its tile; ``index``: logical index of the weight in ``whole``,
+    for stochastic rounding; ``last`` of all.
     """
 
-    def __init__(self, fold: Fold, biases: bool = False, whole: Stage | None = None, part: Part = WHOLE):
-        self.fold, self.biases = fold, biases
+    def __init__(
+        self, fold: Fold, biases: bool = False, whole: Stage | None = None, part: Part = WHOLE, tn: int = 1
+    ):
+        self.fold, self.biases, self.tn = fold, biases, tn
         self.whole, self.part = whole or fold.stage, part
         stage = fold.stage
         self.weights = stage.window.positions * stage.cin * stage.out_channels
@@ -36,6 +39,7 @@ class WeightWalk(wiring.Component):
                 "pe": Out(range(max(2, fold.pk * fold.pn))),
                 "address": Out(range(max(2, fold.depth))),
                 "bias": Out(1),
+                "odd": Out(1),
                 "index": Out(32),
                 "last": Out(1),
             }
@@ -63,7 +67,9 @@ class WeightWalk(wiring.Component):
         if self.biases:
             with m.If(self.step & outputs_end):
                 m.d.sync += self.bias.eq(~self.bias & weights_end)
+        odd = Const(sum((j % self.tn & 1) << j for j in range(pn)), pn)
         m.d.comb += [
+            self.odd.eq(odd.bit_select(column, 1)),
             self.pe.eq(Mux(self.bias, column, column + row + first)),
             self.address.eq(Mux(self.bias, word, word * fold.fk + channels + positions)),
             self.last.eq(outputs_end & self.bias if self.biases else weights_end),
@@ -98,3 +104,20 @@ class WeightWalk(wiring.Component):
             m.d.sync += passed.eq(passed + Mux(inner, Mux(channels_end, further, over), 1))
             with m.If(weights_end):
                 m.d.sync += passed.eq(offset)
+
+
+def in_turn(m, load, name="turn"):
+    """A load that was taken in a slot of a SumReader of pace 2, in a cycle in which no peek reads what it reads.
+
+    A cycle late, in odd columns two: peeks of slots reach column j of a tile j cycles later. ``load`` has ``valid`` and
+    ``odd``.
+    """
+    late = [Signal.like(load, name=f"{name}_{k}") for k in range(2)]
+    m.d.sync += [late[0].eq(load), late[1].eq(late[0])]
+    second = late[1].valid & late[1].odd
+    chosen = Signal.like(load, name=f"{name}_chosen")
+    m.d.comb += [
+        chosen.eq(Mux(second, late[1], late[0])),
+        chosen.valid.eq(second | (late[0].valid & ~late[0].odd)),
+    ]
+    return chosen

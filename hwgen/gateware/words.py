@@ -1,8 +1,7 @@
-"""The words of a tile's column: side by side in one memory, or each PE's in its own."""
+"""The words of a tile's column: side by side in one memory, or each PE's in its own; and what is loaded into them."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from amaranth import *
@@ -10,9 +9,7 @@ from amaranth.hdl import MemoryData
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
-from ..plan.memories import BYTE
-
-__all__ = ["Column", "Load", "Words", "ram_style"]
+__all__ = ["Column", "Load", "Words", "column_loads", "ram_style"]
 
 
 def ram_style(kind: str) -> dict[str, str]:
@@ -23,21 +20,18 @@ def ram_style(kind: str) -> dict[str, str]:
 class Words:
     """``rows`` signed words of ``width`` bits at each of ``depth`` addresses.
 
-    ``together``: in one memory, with ``enables`` a write enable a row (rows then begin at whole bytes), else one for
-    all. ``transparent``: a read sees what is written in the same cycle.
+    ``together``: in one memory with one write enable for all. ``transparent``: a read sees what is written in the same
+    cycle.
     """
 
-    def __init__(
-        self, m, name, rows, width, depth, *, together=False, enables=False, transparent=False, kind="auto"
-    ):
-        self.m, self.rows, self.together, self.enables = m, rows, together, enables
-        lane = math.ceil(width / BYTE) * BYTE if together and enables else width
-        shape = data.ArrayLayout(signed(lane), rows) if together else signed(width)
+    def __init__(self, m, name, rows, width, depth, *, together=False, transparent=False, kind="auto"):
+        self.m, self.rows, self.together = m, rows, together
+        shape = data.ArrayLayout(signed(width), rows) if together else signed(width)
         self.writers, self.readers = [], []
         for i in range(1 if together else rows):
             memory = Memory(MemoryData(shape=shape, depth=depth, init=[]), attrs=ram_style(kind))
             m.submodules[name if together else f"{name}_{i}"] = memory
-            writer = memory.write_port(granularity=1 if together and enables else None)
+            writer = memory.write_port()
             self.writers.append(writer)
             self.readers.append(memory.read_port(transparent_for=[writer] if transparent else []))
 
@@ -51,12 +45,12 @@ class Words:
         return [self.readers[0].data[i] for i in range(self.rows)]
 
     def write(self, enables, address, values):
-        """Writes the rows whose enable is set; together without enables of rows the first one counts for all."""
+        """Writes the rows whose enable is set; together all rows if the first one's is."""
         for writer in self.writers:
             self.m.d.comb += writer.addr.eq(address)
         if self.together:
             (writer,) = self.writers
-            self.m.d.comb += writer.en.eq(Cat(enables) if self.enables else enables[0])
+            self.m.d.comb += writer.en.eq(enables[0])
             self.m.d.comb += [writer.data[i].eq(value) for i, value in enumerate(values)]
             return
         for writer, en, value in zip(self.writers, enables, values, strict=True):
@@ -65,15 +59,29 @@ class Words:
 
 @dataclass(frozen=True)
 class Load:
-    """Loads of a column: whether there is one, of which PEs (also those that set dW only), of which masters; where and
-    what. ``reading``: the column's word is to be read for it."""
+    """Loads of a column: whether there is one, of any PE (``some``) and of which (``chosen``; of masters ``master`` and
+    ``masters``), where, the master and the dW that it sets.
+
+    ``reading``: the column's word is to be read for it. ``kept`` and ``kept_masters``: PEs that the load before set in
+    the same word, which the word read does not have yet: to ``kept_value`` and ``kept_grad``.
+    """
 
     some: Value
     chosen: list[Value]
+    master: Value
     masters: list[Value]
     address: Value
     value: Value
+    grad: Value
     reading: Value
+    kept: list[Value]
+    kept_masters: list[Value]
+    kept_value: Value
+    kept_grad: Value
+
+    def merged(self, i, word, value, kept, kept_value):
+        """Row i of the word that is written back: with one of the load, of the load before, or as it was read."""
+        return Mux(self.chosen[i], value, Mux(kept[i], kept_value, word))
 
 
 @dataclass(frozen=True)
@@ -88,3 +96,36 @@ class Column:
     clears: list[Value]
     writes: Value
     address: Signal
+
+
+def column_loads(m, shape, tile) -> list[Load]:
+    """The loads of every column of a tile. Where they merge with the column's word they are written a cycle later, once
+    that is read, with what the load before has written into it meanwhile."""
+    tk, tn = tile.tk, tile.tn
+    reading = Signal(tn, name="load_reading")
+    m.d.comb += reading.eq(Cat(Cat(tile.load_select[j::tn]).any() for j in range(tn)))
+    fields = {"select": tk * tn, "address": shape.address, "value": signed(shape.master)}
+    fields |= {"sum": 1, "grad": signed(shape.grad)}
+    now = Signal(data.StructLayout(fields), name="load_now")
+    sums = [Const(0), Const(0, signed(shape.grad))]
+    if shape.shared:
+        sums = [tile.load_sum, Mux(tile.load_sum, tile.load_grad, 0)]
+    m.d.comb += now.as_value().eq(Cat(tile.load_select, tile.load_address, tile.load_value, *sums))
+    kept, same = Signal.like(now, name="load_kept"), Signal(name="load_same")
+    if shape.columns:
+        late = Signal.like(now, name="load_late")
+        m.d.sync += [late.eq(now), kept.eq(late), same.eq(now.address == late.address)]
+        now = late
+    loads = []
+    for j in range(tn):
+        chosen = [now.select[i * tn + j] for i in range(tk)]
+        some, master = Signal(name=f"loads_{j}"), Signal(name=f"loads_master_{j}")
+        m.d.comb += [some.eq(Cat(chosen).any()), master.eq(some & ~now.sum)]
+        before = [same & kept.select[i * tn + j] for i in range(tk)]
+        loads.append(
+            Load(
+                some, chosen, master, [one & ~now.sum for one in chosen], now.address, now.value, now.grad,
+                reading[j], before, [one & ~kept.sum for one in before], kept.value, kept.grad,
+            )
+        )  # fmt: skip
+    return loads

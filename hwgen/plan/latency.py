@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 
 from ..ir.stage import Loss, Stage, Update
+from .columns import load_pace
 from .plan import StagePlan
 
 __all__ = [
@@ -70,7 +71,10 @@ def update_cycles(planned: StagePlan, update: Update) -> int:
     stage, fold = planned.stage, planned.fold
     weights = update_chunks(stage, update.batch) * fold.depth
     if planned.storage.master != "here":
-        weights = math.prod(stage.weight_shape) + MASTERS + planned.tile[1]
+        pace = load_pace(planned)
+        # A sum that comes in the wrong one of two cycles waits for the other.
+        tn = planned.tile[1] - (planned.tile[1] - 1) % pace
+        weights = pace * math.prod(stage.weight_shape) + MASTERS + tn
     weights += settle(planned)
     # The biases start a cycle before the first piece, so Bias.update_cycles - 1.
     biases = fold.y_words * (update.lr.width + 3) if stage.bias is not None else 0

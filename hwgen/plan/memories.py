@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..ir.stage import Network, Stage
 from . import latency as L
 from .blocks import NOTHING, Rams, Taken
+from .columns import shares_columns
 from .geometry import Geometry
-from .layout import Storage
 from .pixels import pool_geometry
 from .plan import StagePlan
 
 __all__ = [
-    "BYTE",
-    "SHALLOW",
     "Memory",
     "memories",
-    "rows_have_enables",
-    "shares_columns",
     "stage_memories",
     "taken_by",
 ]
 
-SHALLOW = 64
-"""Weights a PE up to which its memories stay its own: look-up tables hold them, and have no width to fill."""
-BYTE = 9
-"""Bits of block RAM that have a write enable of their own."""
 REGISTER_DEPTH = 32
 """FIFOs up to this depth are read asynchronously (gateware.stream)."""
 
@@ -56,22 +47,6 @@ class Memory:
     def taken(self, rams: Rams) -> Taken:
         """What they take of a device."""
         return rams.taken(self.depth, self.width, self.kind, self.reads, self.asynchronous) * self.count
-
-
-def shares_columns(storage: Storage, depth: int) -> bool:
-    """Whether the PEs of a tile's column keep ``depth`` weights each side by side in one memory, whose width then fills
-    block RAM; else each has memories of its own."""
-    return not storage.copy or (
-        depth > 1
-        and (storage.weights in ("block", "ultra") or (storage.weights == "auto" and depth > SHALLOW))
-    )
-
-
-def rows_have_enables(planned: StagePlan) -> bool:
-    """Whether a column's words have a write enable a row (gateware.words): sums and weights of others are loaded there
-    one a cycle. A row then begins at a whole byte of block RAM."""
-    alone = planned.storage.master == "here" and (planned.stage.frozen or not planned.part.shares_weights)
-    return shares_columns(planned.storage, planned.fold.depth) and not alone
 
 
 def memories(network: Network, planned: StagePlan) -> tuple[Memory, ...]:
@@ -102,8 +77,7 @@ def _weights(planned: StagePlan, batch: int) -> Iterator[Memory]:
     if not stage.frozen and fold.depth > 1:
         widths["grad"] = stage.grad_bits(batch)
     for name, width in widths.items():
-        lane = math.ceil(width / BYTE) * BYTE if rows_have_enables(planned) else width
-        yield Memory(name, words, rows * lane, count, kind=storage.weights)
+        yield Memory(name, words, rows * width, count, kind=storage.weights)
     if storage.master != "here":
         yield from _fifo("sums of weights", stage.grad_bits(batch), planned.tile[1] + 8)
         yield from _fifo("new masters", stage.master.width, 8)

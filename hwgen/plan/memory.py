@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from ..target import Cluster
+from .columns import load_pace
 from .errors import CapacityError
 from .plan import Plan
 
@@ -110,14 +111,16 @@ def _traffic(plan: Plan, board: int) -> int:
 
 
 def memory_cycles(plan: Plan, cluster: Cluster) -> int:
-    """Cycles by which the update takes longer where a memory gives and takes less than a weight a cycle; of the board
-    that loses most, its stages one after the other."""
+    """Cycles by which the update takes longer where a memory gives and takes fewer weights than it walks over; of the
+    board that loses most, its stages one after the other."""
     late = [0]
     for index, board in enumerate(cluster.boards):
-        weights = sum(region.count for region in board_regions(plan, index))
+        walked = sum(
+            region.count * load_pace(plan.stages[region.part]) for region in board_regions(plan, index)
+        )
         rate = board.memory_gbytes_per_s * MEMORY_SHARE * 1e3 / board.device.clock_mhz
-        if weights and rate:
-            late.append(math.ceil(_traffic(plan, index) / rate) - weights)
+        if walked and rate:
+            late.append(math.ceil(_traffic(plan, index) / rate) - walked)
     return max(late)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import latency as L
+from .columns import load_pace
 from .links import Channel
 from .pixels import needed_pixels, pool_geometry, touching_pixels
 from .plan import Plan, StagePlan
@@ -346,11 +347,11 @@ class _Chain:
             if not planned.part.first:
                 first, last = self._cross_batch(first, last, planned.board - 1, "grads")
             first = max(first, own) + 1
-            last = max(last + 1, first + count - 1)
-        placed = [last + 2]
+            last = max(last + 1, first + load_pace(planned) * (count - 1))
+        placed = [last + 1 + load_pace(parts[-1].planned)]
         for stage in parts[:0:-1]:
             first, last = self._cross_batch(first, last, stage.planned.board - 1, "totals")
-            placed.append(last + 2)
+            placed.append(last + 1 + load_pace(stage.planned))
         return placed[::-1]
 
     def _cross_batch(self, first: int, last: int, link: int, kind: str) -> tuple[int, int]:

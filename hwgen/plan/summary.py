@@ -8,6 +8,7 @@ from dataclasses import replace
 from . import latency as L
 from .budget import pe_dsps
 from .chain import chain_links, layout_stages
+from .columns import load_pace
 from .plan import Prediction, StagePlan
 from .report import RESOURCES, BoardReport, LayerReport, LinkReport, MemoryReport, PartReport, PlanReport, Use
 from .search.flight import passages
@@ -230,7 +231,8 @@ class _Summary:
             own = [most + self._weights(share) for most, (_, share, _) in zip(own, parts, strict=True)]
         sums = 0
         if parts[0][1].axis == "rows":
-            sums = self._weights(parts[0][1]) + math.ceil(2 * (len(parts) - 1) * self.line.hop)
+            pace = max(load_pace(self.planned[index, board]) for board, _, _ in parts)
+            sums = pace * self._weights(parts[0][1]) + math.ceil(2 * (len(parts) - 1) * self.line.hop)
         return max(own) + sums
 
 

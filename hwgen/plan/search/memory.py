@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..layout import Storage
-from ..memories import BYTE
 from ..rooms import Memories, Memory
 from .layer import Layer, ceil_div
 from .options import Choice, Sizes
@@ -53,7 +52,7 @@ def memories(
         else ceil_div(b, window.out_width)
     )
     near = span + (crossed + SPARE_ROWS) * window.stride[0]
-    found = [*_weights(layer, axis, choice, storage), banks("window", near, x_bits)]
+    found = [*_weights(layer, choice, storage), banks("window", near, x_bits)]
     if not stage.frozen:
         kept = near if storage.again else max(1.0, flight.x) * sizes.x_rows + SPARE_ROWS
         found.append(banks("store", kept, x_bits))
@@ -113,17 +112,15 @@ def _pool_turns(layer: Layer, sizes: Sizes, choice: Choice, y_words: int) -> lis
     return found
 
 
-def _weights(layer: Layer, axis: str, choice: Choice, storage: Storage) -> list[Memory]:
+def _weights(layer: Layer, choice: Choice, storage: Storage) -> list[Memory]:
     stage, tk = layer.stage, choice.tile[0]
     if choice.depth == 1:
         return []
-    alone = storage.master == "here" and (stage.frozen or axis != "rows")
     widths = {"masters": stage.master.width if storage.master == "here" else stage.w.width}
     widths |= {"copy": stage.w.width} if storage.copy else {}
     widths |= {"sums of gradients": layer.grad} if layer.grad else {}
     count = choice.pes // tk
-    lanes = {name: width if alone else ceil_div(width, BYTE) * BYTE for name, width in widths.items()}
-    return [(name, count, choice.depth, tk * lane, 1, False) for name, lane in lanes.items()]
+    return [(name, count, choice.depth, tk * width, 1, False) for name, width in widths.items()]
 
 
 def _pool(layer: Layer, sizes: Sizes, choice: Choice, flight: Flight, y_words: int) -> list[Memory]:
