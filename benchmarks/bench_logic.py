@@ -24,7 +24,8 @@ from hwgen.frontend.loader import load_source
 from hwgen.gateware.stage import array_shape
 from hwgen.gateware.tile import Tile
 from hwgen.plan import logic
-from hwgen.plan.plan import Plan
+from hwgen.plan.columns import SHALLOW
+from hwgen.plan.plan import Plan, StagePlan
 from hwgen.plan.planner import plan_network
 
 from .command import EXAMPLES
@@ -82,6 +83,18 @@ CASES: tuple[tuple[int, int, int, int, tuple[int, int, int, int], dict[str, Any]
     (3, 8, 8, 12, (1, 6, 1, 8), {}),
     (3, 8, 8, 12, (1, 1, 6, 8), {}),
 )
+
+
+TILES = (
+    ("here", "distributed", "pe"),
+    ("here", "block", "pe"),
+    ("here", "block", "column"),
+    ("memory", "distributed", "pe"),
+    ("memory", "block", "pe"),
+)
+"""How a tile's weights are kept and updated: Storage's master, weights, update."""
+BLOCK = 512
+"""Words of a block RAM at its widest, as Yosys stacks them."""
 
 
 def plan_of(case: tuple[Any, ...]) -> tuple[Plan, int]:
@@ -153,24 +166,43 @@ def _measure(folder: Path, top: str, boxes: tuple[str, ...] = (), **about: Any) 
 
 
 def _of_case(number: int) -> list[dict[str, Any]]:
-    """Rows of a case: its tile, the same without masters, and its stage without tiles."""
+    """Rows of a case: its tile in every way to keep and update weights, and its stage without tiles."""
     plan, index = plan_of(CASES[number])
-    planned = plan.stages[index]
     with tempfile.TemporaryDirectory(prefix="hwgen-logic-") as name:
         folder = Path(name)
         files = emit(plan)
         stage = [name for name in _names(files) if name.startswith("hwgen_stage")][index]
         text = files[f"verilog/{stage}.v"]
         (tile,) = [name for name in _names(files) if name.startswith("hwgen_tile") and f"{name} " in text]
-        shape = replace(array_shape(plan.network, planned), in_place=False)
-        files["verilog/bare_tile.v"] = convert(Tile(shape, *planned.tile), "bare_tile")
         for path, text in files.items():
             (folder / Path(path).name).write_text(text)
-        return [
-            _measure(folder, tile, case=number, kind="tile", master="here"),
-            _measure(folder, "bare_tile", case=number, kind="tile", master="memory"),
-            _measure(folder, stage, (tile,), case=number, kind="stage", master="here"),
-        ]
+        rows = [_measure(folder, stage, (tile,), case=number, kind="stage")]
+    return [*rows, *_tiles(number)]
+
+
+def _tiles(number: int) -> list[dict[str, Any]]:
+    """Rows of a case's tile, unless its memories are several blocks one above the other: tables of more than SHALLOW
+    words, block RAM of more than BLOCK. Yosys then makes multiplexers of tables that are no logic of the tile."""
+    plan, index = plan_of(CASES[number])
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="hwgen-logic-") as name:
+        folder = Path(name)
+        for kept in TILES:
+            storage = dict(zip(("master", "weights", "update"), kept, strict=True))
+            planned = _stored(plan.stages[index], storage)
+            depth = planned.fold.depth
+            if kept[2] == "column" and planned.tile[0] == 1:
+                continue
+            if depth > (SHALLOW if kept[1] == "distributed" else BLOCK):
+                continue
+            tile = Tile(array_shape(plan.network, planned), *planned.tile)
+            (folder / "tile.v").write_text(convert(tile, "tile"))
+            rows.append(_measure(folder, "tile", case=number, kind="tile", **storage))
+    return rows
+
+
+def _stored(planned: StagePlan, storage: dict[str, str]) -> StagePlan:
+    return replace(planned, storage=replace(planned.storage, **storage))
 
 
 def _fixed() -> list[dict[str, Any]]:
@@ -215,8 +247,8 @@ def _features(row: dict[str, Any]) -> dict[str, float]:
     if row["kind"] == "link":
         return logic.link_features(row["width"], row["channels"])
     plan, index = plan_of(CASES[row["case"]])
-    planned = plan.stages[index]
-    planned = replace(planned, storage=replace(planned.storage, master=row["master"]))
+    storage = {name: row[name] for name in ("master", "weights", "update") if name in row}
+    planned = _stored(plan.stages[index], storage)
     make = logic.tile_features if row["kind"] == "tile" else logic.stage_features
     return make(planned, plan.network)
 

@@ -65,10 +65,21 @@ class Bench:
             ctx.set(self.array.load_value, int(self.master[place]))
         await ctx.tick().repeat(self.array.settle)
 
-    async def loads(self, ctx):
-        """Loads at every place, those of a column's word one after the other, with and without gaps."""
+    async def load_some(self, ctx):
+        """New masters here and there; dW of these is cleared, that of their neighbours in a word is not."""
+        chosen = self.rng.random(self.master.shape) < 0.5
+        self.master = np.where(chosen, self.ints(self.shape.master, chosen.shape), self.master)
+        self.dw = np.where(chosen, 0, self.dw)
+        async for place in self.loads(ctx, chosen):
+            ctx.set(self.array.load_value, int(self.master[place]))
+        await ctx.tick().repeat(self.array.settle)
+
+    async def loads(self, ctx, chosen=None):
+        """Loads at every place (chosen), those of a column's word one after the other, with and without gaps."""
         a = self.array
         for j, address, i in np.ndindex(self.pn, self.shape.depth, self.pk):
+            if chosen is not None and not chosen[i, j, address]:
+                continue
             while self.rng.random() < self.bubbles:
                 ctx.set(a.load, 0)
                 await ctx.tick()
@@ -129,12 +140,16 @@ class Bench:
         ctx.set(a.key, self.key)
         saturated = zeros = 0
         await ctx.tick()
-        total = shape.depth * shape.chunks
+        total = shape.depth * shape.rows * shape.row_cycles
         for cycle in range(total + a.settle + 3):
-            word, piece = divmod(cycle, shape.chunks)
-            if cycle < total:
-                control = {"update": 1, "address": word, "chunk": shape.chunks - 1 - piece}
-                control |= {"first": int(piece == 0), "last": int(piece == shape.chunks - 1)}
+            rest, piece = divmod(cycle, shape.row_cycles)
+            word, row = divmod(rest, shape.rows)
+            chunk = shape.row_cycles - 1 - piece
+            if cycle < total and chunk < shape.chunks:
+                control = {"update": 1, "address": word, "chunk": chunk}
+                control |= {"first": int(chunk == shape.chunks - 1), "last": int(chunk == 0)}
+                if shape.rows > 1:
+                    control["row"] = row
                 if shape.stochastic:
                     control["base"] = word * 7919
                 ctx.set(a.b_control, control)

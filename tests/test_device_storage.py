@@ -7,12 +7,15 @@ from device_cases import device_of, run, with_depths
 
 from hwgen import Formats, Model, nn
 from hwgen.errors import ModelError
+from hwgen.plan import latency as L
 from hwgen.plan.buffers import least_depths
+from hwgen.plan.columns import update_rows
 from hwgen.plan.layout import USUAL, Placement, Storage
 from hwgen.plan.planner import plan_layout, plan_network
 
 TURNS = Storage(copy=False)
 BLOCK = Storage(weights="block", samples="block")
+ROWS = Storage(weights="block", update="column")
 FORMATS = Formats(activation=8, weight=6, master=12, error=8, lr=8, bias=12)
 
 
@@ -68,6 +71,21 @@ def test_forward_and_backward_take_turns(b, size, fold):
     """Blocks that divide the pixels, that do not, that are longer than a sample; few and many weights a PE."""
     plan = stored_plan(network(2, size, fold), TURNS, TURNS, BLOCK, b=b)
     check(plan, least=b == 3, seed=b, stall=0.3 * (b % 2))
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+def test_a_columns_unit_updates_its_rows_in_turn(rounding):
+    """With the copy of weights and without; and the cycles of the update."""
+    turns = dataclasses.replace(TURNS, update="column")
+    plan = stored_plan(network(2, (3, 2), (2, 3, 2), rounding), ROWS, turns, ROWS, b=2)
+    batch = plan.network.update.batch
+    assert [update_rows(planned, batch) for planned in plan.stages] == [1, 6, 2]  # the first: a weight a PE
+    result = check(plan)
+    for planned, stage in zip(plan.stages, result["stages"], strict=True):
+        # Without the settling before it and the 6 cycles around it: as the schedule has it.
+        cycles = L.update_cycles(planned, plan.network.update) - L.settle(planned) - 6
+        assert stage["counters"]["updates"] > 0
+        assert stage["counters"]["update_cycles"] == cycles * stage["counters"]["updates"]
 
 
 def test_stochastic_rounding_where_both_take_turns():

@@ -77,6 +77,32 @@ def test_columns_with_loaded_sums(copy, in_place):
 
 
 @pytest.mark.parametrize(
+    ("in_place", "shared", "rows"), [(1, 0, 1), (1, 0, 3), (1, 1, 3), (0, 0, 1), (0, 1, 1)]
+)
+@pytest.mark.parametrize("columns", [True, False])
+@pytest.mark.parametrize("depth", [2, 3])
+def test_a_load_leaves_its_neighbours_alone(in_place, shared, rows, columns, depth):
+    """Loads that follow each other in one word, with sums beside them."""
+    more = {
+        "columns": columns,
+        "in_place": bool(in_place),
+        "shared": bool(shared),
+        "rows": rows if columns else 1,
+    }
+    bench = Bench(make_shape(depth, master=12 if in_place else 5, **more), 6, 2, (3, 2), seed=depth)
+
+    async def body(ctx):
+        await bench.load(ctx)
+        for k in range(4):
+            bench.bubbles = 0.2 * (k % 3)
+            await bench.visits(ctx, [(k % depth, 2) for k in range(2 * depth)])
+            await bench.load_some(ctx)
+            await bench.peeks(ctx)
+
+    bench.run(body)
+
+
+@pytest.mark.parametrize(
     ("more", "message"),
     [
         ({"copy": False}, "without a copy of the weights columns share memories; give columns = True"),

@@ -28,6 +28,7 @@ from hwgen.plan import latency as L
 from hwgen.plan.buffers import least_depths
 from hwgen.plan.describe import describe
 from hwgen.plan.fold import legal_pc, legal_u
+from hwgen.plan.layout import Storage
 from hwgen.plan.pixels import needed_pixels, touching_pixels
 from hwgen.plan.planner import bottleneck, plan_network
 from hwgen.plan.schedule import chain, run_schedule
@@ -94,9 +95,14 @@ def test_any_plan_elaborates(seed):
     Fragment.get(Core(plan_network(network, lanes_for(seed, network))), None)
 
 
+IN_TURN = Storage(weights="block", update="column")
+
+
 def check_latencies(network):
-    """The schedule's latencies are those of the parts."""
-    for planned in plan_network(network).stages:
+    """The schedule's latencies are those of the parts; also where a column's unit updates its rows in turn."""
+    stages = plan_network(network).stages
+    stored = [dataclasses.replace(planned, storage=IN_TURN) for planned in stages if not planned.stage.frozen]
+    for planned in (*stages, *stored):
         fold, stage = planned.fold, planned.stage
         shape = array_shape(network, planned)
         array = Array(shape, fold.pk, fold.pn, planned.tile, array_offsets(planned, planned.stage))
@@ -114,7 +120,7 @@ def check_latencies(network):
                 count=fold.pn, words=fold.y_words, width=stage.bias.width, align=0, out_width=stage.acc_bits,
                 dy=stage.dy.width, grad=40, rate=shape.rate, shift=0, gradient=True, word_shape=bits(fold.y_words),
             )  # fmt: skip
-            alone = 2 * L.settle(planned) + shape.chunks * fold.depth
+            alone = 2 * L.settle(planned) + L.update_word(planned, network.update.batch) * fold.depth
             behind = max(alone, L.settle(planned) + bias.update_cycles - 1)
             assert L.update_cycles(planned, network.update) == behind + 7
 

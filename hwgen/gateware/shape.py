@@ -26,7 +26,8 @@ class ArrayShape:
     ``columns``: the PEs of a tile's column keep their words side by side in one memory of kind ``style``, with one
     write enable: a load reads the column's word and writes it back as a whole, a cycle later. ``copy``:
     forward has weights of its own; if not, it takes turns with backward: visits of forward start at cycles that are
-    multiples of ``period``, those of backward one cycle later.
+    multiples of ``period``, those of backward one cycle later. ``rows``: weights of a tile's column that one unit
+    updates, one after the other; 1: every PE updates its own.
     """
 
     depth: int
@@ -48,12 +49,17 @@ class ArrayShape:
     copy: bool = True
     period: int = 1
     style: str = "auto"
+    rows: int = 1
 
     def __post_init__(self) -> None:
         if not self.copy and not self.columns:
             raise ValueError("without a copy of the weights columns share memories; give columns = True")
         if not self.copy and self.backward and self.period < 2:
             raise ValueError(f"period = {self.period}; forward and backward take turns in at least 2 cycles")
+        if self.rows > 1 and not (self.columns and self.updates):
+            raise ValueError(
+                "rows of a column that does not share its memories, or never changes, update themselves"
+            )
 
     @property
     def held(self) -> int:
@@ -72,6 +78,17 @@ class ArrayShape:
         return max(1, math.ceil((self.grad - 1) / CHUNK))
 
     @property
+    def through_sums(self) -> bool:
+        """All dW that are written come from the registers of the sums, which are parts of multipliers: a load takes the
+        column's dW there and clears its own. Sums of others would have to get in."""
+        return self.columns and self.gradient and self.depth > 1 and not self.shared
+
+    @property
+    def row_cycles(self) -> int:
+        """Cycles from one row of a column to the next in an update; a unit for all rows reads two words for each."""
+        return max(self.chunks, 2 if self.rows > 1 else 1)
+
+    @property
     def address(self) -> int:
         """Bits of a weight address."""
         return max(1, (self.depth - 1).bit_length())
@@ -86,12 +103,14 @@ def control_layout(shape: ArrayShape) -> data.StructLayout:
     """What travels with an op of the backward side: a gradient op, an update piece, or a peek.
 
     ``op``: dy and x are valid; ``first``/``last``: the ends of a visit to one weight word. ``update``:
-    multiply piece ``chunk`` (counting down) of dW, ``first``/``last`` piece. ``peek``: read master and dW for
-    the host. ``base`` is the logical index of the word's lane (0, 0), for stochastic rounding.
+    multiply piece ``chunk`` (counting down) of dW, ``first``/``last`` piece, of row ``row``. ``peek``: read master and
+    dW for the host. ``base`` is the logical index of the word's lane (0, 0), for stochastic rounding.
     """
     fields: dict[str, object] = dict.fromkeys(("op", "update", "peek", "first", "last"), 1)
     fields["address"] = shape.address
     fields["chunk"] = max(1, (shape.chunks - 1).bit_length())
+    if shape.rows > 1:
+        fields["row"] = range(shape.rows)
     if shape.stochastic and shape.updates:
         fields["base"] = 32
     return data.StructLayout(fields)

@@ -8,7 +8,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..ir.stage import Network, Stage
-from ..plan.columns import shares_columns
+from ..plan.columns import shares_columns, update_rows
 from ..plan.plan import StagePlan
 from ..plan.registers import STAGE_COUNTERS
 from .access import host_access, masters_elsewhere, shared_sums
@@ -57,6 +57,7 @@ def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
         copy=plan.storage.copy,
         period=plan.period,
         style=plan.storage.weights,
+        rows=update_rows(plan, update.batch),
     )
 
 

@@ -6,8 +6,9 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .arithmetic import mix32, round_shift, saturate
+from .arithmetic import saturate
 from .shape import CHUNK, ArrayShape, control_layout
+from .step import operands, piece_of, random_bits, select_row, step_of
 from .words import Column, Words, column_loads
 
 __all__ = ["CHUNK", "ArrayShape", "Tile", "control_layout"]
@@ -22,9 +23,10 @@ class Tile(wiring.Component):
 
     Latency: forward ``tk + 2`` from f_x to f_sum, backward ``tn + 2`` from b_dy to b_sum, one more where both take
     turns at the weights (:class:`hwgen.gateware.shape.ArrayShape`); every cycle takes an op. A word's dW is read
-    1 cycle after its visit's first op and written 3 cycles after the last one. An update takes ``shape.chunks`` cycles
-    a word; forward and backward must be idle meanwhile (tk, tn + 6 cycles around it), and at loads and peeks. Model:
-    hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step (update).
+    1 cycle after its visit's first op and written 3 cycles after the last one. An update takes ``shape.row_cycles``
+    cycles a word, or a row of a word where ``shape.rows`` > 1; forward and backward must be idle meanwhile (tk, tn + 6
+    cycles around it), and at loads and peeks. Model: hwgen.ref.kernels (forward, backward, gradient),
+    hwgen.numeric.scaled_step (update).
 
     Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
     ``b_control``, ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the
@@ -36,6 +38,8 @@ class Tile(wiring.Component):
 
     def __init__(self, shape: ArrayShape, tk: int, tn: int, offsets: tuple[tuple[int, ...], ...] = ()):
         self.shape, self.tk, self.tn = shape, tk, tn
+        if shape.rows not in (1, tk):
+            raise ValueError(f"rows = {shape.rows}; a unit updates all {tk} rows of a column or one")
         self.offsets = offsets
         count = range(tk * tn + 1)
         members: dict[str, object] = {
@@ -90,13 +94,14 @@ class Tile(wiring.Component):
 
         moves = self._moves(m)
         loads = column_loads(m, shape, self)
+        selects = [self.peek_select, *self._delay(m, self.peek_select, tn + 5, "peek_select")]
         masters, grads, saturated, zeros = [], [], [], []
         back_sums: list[Value] = [Const(0)] * tk
         forward_sums: list[Value] = [Const(0)] * tn
         for j in range(tn):
             phase, load = control[j:], loads[j]
             column = self._masters(m, j, control, load)
-            masters.append(column.words)
+            masters.append(self._select(m, f"master_{j}", j, selects[j + 5], phase[5], column.words))
             weights = self._forward_weights(m, j, column, moves)
             for i in range(tk):
                 forward_sums[j] = self._multiply_add(
@@ -110,18 +115,19 @@ class Tile(wiring.Component):
                     )
             if shape.gradient:
                 x = [x_stored[i][j] for i in range(tk)]
-                old, flags = self._gradients(m, j, phase, x, dy[j][j], column, load)
-                grads.append(old)
+                totals, old = self._gradient_memory(m, j, phase, column, load)
+                grads.append(self._select(m, f"grad_{j}", j, selects[j + 2], phase[2], old))
+                selected = grads[-1][0], masters[-1][0]
+                flags = self._gradients(m, j, phase, x, dy[j][j], column, load, totals, old, selected)
                 saturated += [clipped for clipped, _ in flags]
                 zeros += [zero for _, zero in flags]
         m.d.comb += [self.f_sum[j].eq(forward_sums[j]) for j in range(tn)]
         if shape.backward:
             m.d.comb += [self.b_sum[i].eq(back_sums[i]) for i in range(tk)]
 
-        selects = [self.peek_select, *self._delay(m, self.peek_select, tn + 5, "peek_select")]
-        self._peek(m, self.peek_master, masters, selects[5:], "master")
+        self._peek(m, self.peek_master, masters, "master")
         if shape.gradient:
-            self._peek(m, self.peek_grad, grads, selects[2:], "grad")
+            self._peek(m, self.peek_grad, grads, "grad")
         if shape.updates:
             m.d.sync += [self.saturated.eq(sum(saturated)), self.zeros.eq(sum(zeros))]
         return m
@@ -136,18 +142,26 @@ class Tile(wiring.Component):
             value = stage
         return stages
 
-    def _peek(self, m, port, words, selects, name):
+    def _select(self, m, name, j, peek, phase, words):
+        """The word of the row of column j that is peeked, or updated; and whether the peek is of this column."""
+        row, hit = Signal(range(max(2, self.tk)), name=f"{name}_row"), Signal(name=f"{name}_hit")
+        with m.Switch(peek):
+            for i in range(self.tk):
+                with m.Case(i * self.tn + j):
+                    m.d.comb += [row.eq(i), hit.eq(1)]
+        if self.shape.rows > 1:
+            with m.If(phase.update):
+                m.d.comb += row.eq(phase.row)
+        return select_row(m, f"{name}_selected", row, words), hit
+
+    def _peek(self, m, port, columns, name):
         """A peeked word moves on a column a cycle, as peeks themselves do, so that one may follow the other."""
-        word: Value = Const(0)
-        for j in range(self.tn):
+        before: Value = Const(0)
+        for j, (word, hit) in enumerate(columns):
             moved = Signal(port.shape(), name=f"peeked_{name}_{j}", reset_less=True)
-            m.d.sync += moved.eq(word)
-            with m.Switch(selects[j]):
-                for i in range(self.tk):
-                    with m.Case(i * self.tn + j):
-                        m.d.sync += moved.eq(words[j][i])
-            word = moved
-        m.d.comb += port.eq(word)
+            m.d.sync += moved.eq(Mux(hit, word, before))
+            before = moved
+        m.d.comb += port.eq(before)
 
     def _multiply_add(self, m, name, a, b, carry, width):
         """Product register, then sum register: the two pipeline registers of a DSP slice."""
@@ -188,14 +202,20 @@ class Tile(wiring.Component):
         return not shape.copy and shape.backward and (j + 1) % shape.period == 0
 
     def _masters(self, m, j, control, load):
-        """A column's masters; written by the update, 5 cycles behind its last piece, and by the host."""
-        shape, phase = self.shape, control[j:]
+        """A column's masters; written by the update, 5 cycles behind its last piece (6, a row at a time, where the
+        column has one unit), and by the host."""
+        shape, phase, rows = self.shape, control[j:], range(self.tk)
+        in_turn = shape.rows > 1
         memory = self._words(m, f"master_{j}", shape.master)
         turn = control[j - 1] if self._early(j) else phase[0]
-        updated = phase[5].update & phase[5].last if shape.updates else Const(0)
+        written = phase[6] if in_turn else phase[5]
+        updated = written.update & written.last if shape.updates else Const(0)
         late = phase[4].peek | (phase[4].update & phase[4].last if shape.updates else 0)
         enable = late | (turn.op & turn.first if shape.backward else 0)
         address = Mux(late, phase[4].address, turn.address)
+        if in_turn:  # once more, for the rows that are written back as they are
+            again = phase[5].update & phase[5].last
+            enable, address = enable | again, Mux(again, phase[5].address, address)
         if shape.columns:
             enable, address = enable | load.reading, Mux(load.reading, self.load_address, address)
         if not shape.copy:
@@ -203,21 +223,31 @@ class Tile(wiring.Component):
         words = memory.read(enable, address)
 
         write_address = Signal(shape.address, name=f"write_address_{j}")
-        own = Mux(load.some, load.address, phase[5].address) if shape.updates else load.address
+        own = Mux(load.some, load.address, written.address) if shape.updates else load.address
         m.d.comb += write_address.eq(own)
-        new = [Signal(signed(shape.master), name=f"new_master_{i}_{j}") for i in range(self.tk)]
-        stepped = [Signal(signed(shape.master), name=f"next_master_{i}_{j}") for i in range(self.tk)]
-        for i in range(self.tk):
-            value = load.value
+        new = [Signal(signed(shape.master), name=f"new_master_{i}_{j}") for i in rows]
+        stepped = [
+            Signal(signed(shape.master), name=f"next_master_{i}_{j}") for i in rows[: 1 if in_turn else None]
+        ]
+        for i in rows:
+            value = Mux(load.some, load.value, stepped[0]) if in_turn else load.value
             if shape.columns:
-                value = load.merged(i, words[i], value, load.kept_masters, load.kept_value)
-            if shape.updates:
+                chosen = load.chosen[i] | (updated & (written.row == i) if in_turn else 0)
+                kept = Mux(load.kept_masters[i], load.kept_value, words[i])
+                value = Mux(chosen, value, kept)
+            if shape.updates and not in_turn:
                 value = Mux(load.some if shape.columns else load.masters[i], value, stepped[i])
             m.d.comb += new[i].eq(value)
         enables = [updated | (load.master if shape.columns else one) for one in load.masters]
         memory.write(enables, write_address, new)
-        clears = [updated | one for one in load.chosen]
-        return Column(words, new, stepped, enables, clears, updated | load.some, write_address)
+        # Of a column with one unit all dW are cleared with the last row: its memory's output has them until then.
+        cleared = updated & (written.row == self.tk - 1) if in_turn else updated
+        resets = Signal(name=f"resets_{j}")
+        if shape.updates:
+            before = phase[5] if in_turn else phase[4]
+            last_row = before.row == self.tk - 1 if in_turn else 1
+            m.d.comb += resets.eq(before.update & before.last & last_row)
+        return Column(words, new, stepped, enables, cleared, resets, write_address)
 
     def _forward_weights(self, m, j, column, moves):
         """What the forward multipliers of a column take; row i a cycle after row i - 1."""
@@ -252,107 +282,112 @@ class Tile(wiring.Component):
             m.d.sync += kept.eq(late)
         return kept
 
-    def _gradients(self, m, j, phase, x, dy, column, load):
-        """dW of a column; (saturated, zero) flags of each PE."""
+    def _gradients(self, m, j, phase, x, dy, column, load, totals, old, selected):
+        """Sums of a column, and its update; (saturated, zero) flags of each unit that updates: of every PE or of the
+        column, which takes dW and masters as they are ``selected``."""
+        shape = self.shape
+        dw, master = selected
+        if shape.rows > 1:
+            piece = Signal(signed(CHUNK + 1), name=f"piece_late_{j}", reset_less=True)
+            m.d.sync += piece.eq(piece_of(m, shape, f"piece_{j}", phase[2].chunk, dw))
+        flags = []
+        for i, total in enumerate(totals):
+            name, a, b = f"{i}_{j}", x[i], dy
+            if shape.updates and shape.rows == 1:
+                piece = piece_of(m, shape, f"piece_{name}", phase[2].chunk, old[i])
+                a, b = operands(m, shape, name, phase[2].update, a, b, self.rate, piece)
+            elif shape.rows > 1 and i == 0:
+                a, b = operands(m, shape, name, phase[3].update, a, b, self.rate, piece)
+            product = Signal(signed(len(a) + len(b)), name=f"grad_product_{name}", reset_less=True)
+            m.d.sync += product.eq(Mux(load.reading, 0, a * b) if shape.through_sums else a * b)
+            self._add(m, i, phase, product, column, load, old[i], total)
+            if shape.updates and shape.rows == 1:
+                flags.append(self._update(m, i, j, phase, piece, product, column))
+            elif shape.rows > 1 and i == 0:
+                flags.append(self._update_rows(m, j, phase[1:], piece, product, master, column))
+        return flags
+
+    def _add(self, m, i, phase, product, column, load, old, total):
+        """dW += x·dy over a visit; on the way of all dW where ``through_sums``."""
+        shape, op, first = self.shape, phase[2].op, phase[2].first
+        if shape.through_sums:
+            op, first = op | load.some, first | load.some
+        with m.If(op):
+            m.d.sync += total.eq((total if shape.depth == 1 else Mux(first, old, total)) + product)
+        if shape.depth == 1:
+            with m.If(column.clears(load, i)):
+                m.d.sync += total.eq(load.grad)
+        if shape.through_sums:
+            with m.If(column.resets | load.resets[i]):
+                m.d.sync += total.eq(0)
+
+    def _update(self, m, i, j, phase, piece, product, column):
+        """A PE's own master - step. Returns (saturated, zero) flags."""
+        shape, name = self.shape, f"{i}_{j}"
+        index = self._index(phase[2], self.offsets[i][j]) if shape.stochastic else None
+        random = random_bits(m, shape, name, index) if shape.stochastic else None
+        step, some = step_of(m, shape, name, phase, piece, product, random)
+        stepped, clipped = saturate(m, column.words[i] - step, shape.master, f"stepped_{name}")
+        m.d.comb += column.stepped[i].eq(stepped)
+        done = phase[5].update & phase[5].last
+        return done & clipped, done & some & (step == 0)
+
+    def _update_rows(self, m, j, phase, piece, product, master, column):
+        """master - step of a column's rows, one after the other; ``phase`` as of the piece behind its register."""
+        shape, name, random = self.shape, f"rows_{j}", None
+        if shape.stochastic:
+            offsets = [Const(offsets[j], 32) for offsets in self.offsets]
+            offset = select_row(m, f"offset_{j}", phase[2].row, offsets)
+            random = random_bits(m, shape, name, self._index(phase[2], offset))
+        step, some = step_of(m, shape, name, phase, piece, product, random)
+        old = Signal(signed(shape.master), name=f"old_master_{j}", reset_less=True)
+        m.d.sync += old.eq(master)
+        stepped, clipped = saturate(m, old - step, shape.master, f"stepped_{name}")
+        m.d.comb += column.stepped[0].eq(stepped)
+        done = phase[5].update & phase[5].last
+        return done & clipped, done & some & (step == 0)
+
+    def _index(self, phase, offset):
+        """Key and logical index of a weight, for stochastic rounding."""
+        return self.key + phase.base + self.lane_base + offset
+
+    def _gradient_memory(self, m, j, phase, column, load):
+        """Sums of dW, and dW between visits; with one word only, the sum registers are their own memory."""
         shape = self.shape
         totals = [
             Signal(signed(shape.grad), name=f"grad_sum_{i}_{j}", reset_less=True) for i in range(self.tk)
         ]
-        old = self._gradient_memory(m, j, phase, totals, column, load)
-        flags = [
-            self._gradient(m, i, j, phase, x[i], dy, column, load, old[i], totals[i]) for i in range(self.tk)
-        ]
-        return old, flags
-
-    def _gradient(self, m, i, j, phase, x, dy, column, load, old, total):
-        """dW += x·dy over a visit; or step = round(rate·dW), master - step. Returns (saturated, zero) flags."""
-        shape, pe = self.shape, f"{i}_{j}"
-        a, b, piece = self._operands(m, pe, phase[2], x, dy, old)
-        product = Signal(signed(len(a) + len(b)), name=f"grad_product_{pe}", reset_less=True)
-        m.d.sync += product.eq(a * b)
-        with m.If(phase[2].op):
-            keep = shape.depth == 1
-            m.d.sync += total.eq((total if keep else Mux(phase[2].first, old, total)) + product)
         if shape.depth == 1:
-            with m.If(column.clears[i]):
-                m.d.sync += total.eq(load.grad)
-        if not shape.updates:
-            return Const(0), Const(0)
-
-        scaled = Signal(signed(shape.grad + shape.rate), name=f"scaled_{pe}", reset_less=True)
-        some = Signal(name=f"some_{pe}", reset_less=True)
-        step = Signal(
-            signed(max(shape.grad + shape.rate - shape.shift, 1) + 1), name=f"step_{pe}", reset_less=True
-        )
-        was_some = Signal(name=f"was_some_{pe}", reset_less=True)
-        with m.If(phase[2].update):
-            m.d.sync += some.eq(Mux(phase[2].first, 0, some) | piece.any())
-        with m.If(phase[3].update):
-            m.d.sync += scaled.eq(Mux(phase[3].first, 0, (scaled << CHUNK)[: len(scaled)]) + product)
-        random = self._random(m, phase[2], (i, j)) if shape.stochastic else None
-        with m.If(phase[4].update):
-            m.d.sync += step.eq(round_shift(scaled, shape.shift, random))
-        some_late = Signal(name=f"some_late_{pe}", reset_less=True)
-        m.d.sync += [some_late.eq(some), was_some.eq(some_late)]
-        stepped, clipped = saturate(m, column.words[i] - step, shape.master, f"stepped_{pe}")
-        m.d.comb += column.stepped[i].eq(stepped)
-        done = phase[5].update & phase[5].last
-        return done & clipped, done & was_some & (step == 0)
-
-    def _operands(self, m, pe, phase, x, dy, old):
-        """What the gradient's multiplier takes, x and dy, in an update the rate and a piece of dW; and that piece."""
-        shape = self.shape
-        if not shape.updates:
-            return x, dy, None
-        # Horner's rule over the pieces of dW, top piece (signed) first.
-        piece = Signal(signed(CHUNK + 1), name=f"piece_{pe}")
-        with m.Switch(phase.chunk):
-            for c in range(shape.chunks):
-                with m.Case(c):
-                    top = c == shape.chunks - 1
-                    m.d.comb += piece.eq((old >> (CHUNK * c)) if top else old[CHUNK * c : CHUNK * (c + 1)])
-        a = Signal(signed(max(shape.x, shape.rate)), name=f"grad_a_{pe}")
-        b = Signal(signed(max(shape.dy, CHUNK + 1)), name=f"grad_b_{pe}")
-        m.d.comb += [a.eq(x), b.eq(dy)]
-        with m.If(phase.update):
-            m.d.comb += [a.eq(self.rate), b.eq(piece)]
-        return a, b, piece
-
-    def _gradient_memory(self, m, j, phase, totals, column, load):
-        """dW between visits; with one word only, the sum registers are their own memory."""
-        shape = self.shape
-        if shape.depth == 1:
-            return totals
+            return totals, totals
         # A word may come back one op after it was left when there are but two of them: then the read meets the write.
         memory = self._words(m, f"grad_{j}", shape.grad, shape.depth == 2)
-        enable = ((phase[1].op | phase[1].update) & phase[1].first) | phase[1].peek
+        updates = phase[1].update & (phase[1].row == 0 if shape.rows > 1 else 1)
+        enable = ((phase[1].op | updates) & phase[1].first) | phase[1].peek
         address = phase[1].address
         if shape.columns:
             enable, address = enable | load.reading, Mux(load.reading, self.load_address, address)
         old = memory.read(enable, address)
-        done, values = phase[3].op & phase[3].last, []
-        for i, total in enumerate(totals):
-            value = Mux(column.clears[i], load.grad, total)
-            if shape.columns:
-                value = Mux(load.some, load.merged(i, old[i], load.grad, load.kept, load.kept_grad), value)
-            values.append(value)
-        enables = [done | (column.writes if shape.columns else clear) for clear in column.clears]
-        memory.write(enables, Mux(column.writes, column.address, phase[3].address), values)
-        return old
+        done, other, address, values = (
+            phase[3].op & phase[3].last,
+            column.cleared | load.some,
+            column.address,
+            totals,
+        )
+        if shape.through_sums:
+            other = column.cleared | load.stored
+            address = Mux(load.stored, load.stored_address, address)
+        else:
+            values = [
+                self._loaded(i, column, load, word, total)
+                for i, (word, total) in enumerate(zip(old, totals, strict=True))
+            ]
+        enables = [done | (other if shape.columns else column.clears(load, i)) for i in range(self.tk)]
+        memory.write(enables, Mux(other, address, phase[3].address), values)
+        return totals, old
 
-    def _random(self, m, phase, place):
-        """``shift`` random bits for lane (i, j), two cycles after ``phase``: a hash of key + logical index.
-
-        Model: hwgen.numeric.hash_words. A register before and between its two rounds.
-        """
-        i, j = place
-        shift = self.shape.shift
-        index, mixed = Signal(32, name=f"index_{i}_{j}"), Signal(32, name=f"mixed_{i}_{j}")
-        m.d.sync += [
-            index.eq(self.key + phase.base + self.lane_base + self.offsets[i][j]),
-            mixed.eq(mix32(m, index, f"hash_{i}_{j}")),
-        ]
-        bits = mix32(m, mixed, f"random_{i}_{j}")
-        if shift <= 0:
-            return Const(0, 1)
-        return (bits >> (32 - shift)) if shift <= 32 else (bits << (shift - 32))
+    def _loaded(self, i, column, load, word, total):
+        """What is written as dW of a row: the sum of a visit, what is loaded, or as it was."""
+        value = Mux(column.clears(load, i), load.grad, total)
+        if self.shape.columns:
+            value = Mux(load.some & ~load.chosen[i], Mux(load.kept[i], load.kept_grad, word), value)
+        return value

@@ -20,9 +20,9 @@ class Updater(wiring.Component):
 
     ``allow`` keeps the forward pass from starting a sample of a version that does not exist yet. After the
     last gradient of a batch (``sample_done``), ``settle`` cycles, and the addition of the sums of all parts if they are
-    shared, it waits while ``hold``, then injects ``chunks`` pieces for every weight word, starts the bias update, and
-    waits until both have landed. ``cycles`` from the last gradient to the next ``allow``, unless held or waiting for
-    biases or sums.
+    shared, it waits while ``hold``, then injects ``chunks`` pieces for every weight word (for every row
+    of it, where a column's unit updates its rows one after the other), starts the bias update, and waits until both
+    have landed. ``cycles`` from the last gradient to the next ``allow``, unless held or waiting for biases or sums.
 
     Members: ``batch``, ``train``, ``hold``, ``seed`` settings; ``started`` (a forward pass took a sample's
     first op), ``sample_done``; ``control`` to the array; ``pause`` (no backward op may enter), ``held``,
@@ -43,7 +43,7 @@ class Updater(wiring.Component):
         self.whole = whole or fold.stage
         self.offset = part.offset(self.whole)
         self.fold, self.shape, self.settle, self.max_batch = fold, shape, settle, max_batch
-        self.cycles = 2 * settle + shape.chunks * fold.depth + 5
+        self.cycles = 2 * settle + shape.row_cycles * shape.rows * fold.depth + 5
         super().__init__(
             {
                 "batch": In(range(max_batch + 1)),
@@ -86,9 +86,10 @@ class Updater(wiring.Component):
         ]
 
         wait = Signal(range(self.settle + 2))
-        piece = Signal(range(max(2, self.shape.chunks)))
+        chunks, rows, begin = self.shape.chunks, self.shape.rows, self.shape.row_cycles - 1
+        piece, row = Signal(range(max(2, begin + 1))), Signal(range(max(2, rows)))
         word = Signal(range(max(2, self.fold.depth)))
-        last_piece, last_word = piece == 0, word == self.fold.depth - 1
+        last_piece, last_row, last_word = piece == 0, row == rows - 1, word == self.fold.depth - 1
         # One assignment drives the whole port: Yosys writes constant bits of a partly assigned one as an `always @*`
         # that no simulator ever runs.
         control = {name: Signal(field.shape, name=f"control_{name}") for name, field in self.control.shape()}
@@ -99,7 +100,7 @@ class Updater(wiring.Component):
                 with m.If(self.train & (done == self.batch)):
                     m.next = "SETTLE"
             with m.State("SETTLE"):
-                m.d.sync += [wait.eq(wait + 1), word.eq(0), piece.eq(self.shape.chunks - 1)]
+                m.d.sync += [wait.eq(wait + 1), word.eq(0), row.eq(0), piece.eq(begin)]
                 with m.If(wait == self.settle):
                     m.d.comb += self.sums_start.eq(1)
                     m.next = "SHARE" if self.shape.shared else "HOLD"
@@ -119,17 +120,21 @@ class Updater(wiring.Component):
             with m.State("WALK"):
                 m.d.comb += [
                     self.updating.eq(1),
-                    control["update"].eq(1),
+                    control["update"].eq(piece < chunks),
                     control["address"].eq(word),
                     control["chunk"].eq(piece),
-                    control["first"].eq(piece == self.shape.chunks - 1),
+                    control["first"].eq(piece == chunks - 1),
                     control["last"].eq(last_piece),
                 ]
+                if rows > 1:
+                    m.d.comb += control["row"].eq(row)
                 m.d.sync += piece.eq(piece - 1)
                 with m.If(last_piece):
-                    m.d.sync += [piece.eq(self.shape.chunks - 1), word.eq(word + 1)]
-                    with m.If(last_word):
-                        m.next = "LAND"
+                    m.d.sync += [piece.eq(begin), row.eq(row + 1)]
+                    with m.If(last_row):
+                        m.d.sync += [row.eq(0), word.eq(word + 1)]
+                        with m.If(last_word):
+                            m.next = "LAND"
             with m.State("LAND"):
                 m.d.comb += self.updating.eq(1)
                 with m.If(wait != self.settle):
@@ -142,7 +147,7 @@ class Updater(wiring.Component):
         if self.shape.stochastic:
             self._key(m)
             if self.shape.in_place:
-                self._base(m, fsm.ongoing("WALK") & last_piece, control["base"])
+                self._base(m, fsm.ongoing("WALK") & last_piece & last_row, control["base"])
         return m
 
     def _key(self, m):

@@ -63,7 +63,8 @@ class Load:
     ``masters``), where, the master and the dW that it sets.
 
     ``reading``: the column's word is to be read for it. ``kept`` and ``kept_masters``: PEs that the load before set in
-    the same word, which the word read does not have yet: to ``kept_value`` and ``kept_grad``.
+    the same word, which the word read does not have yet: to ``kept_value`` and ``kept_grad``. Where dW goes through the
+    sums, they are ``resets``, also of the last two loads, and written from there (``stored``) a cycle later.
     """
 
     some: Value
@@ -78,24 +79,27 @@ class Load:
     kept_masters: list[Value]
     kept_value: Value
     kept_grad: Value
-
-    def merged(self, i, word, value, kept, kept_value):
-        """Row i of the word that is written back: with one of the load, of the load before, or as it was read."""
-        return Mux(self.chosen[i], value, Mux(kept[i], kept_value, word))
+    resets: list[Value]
+    stored: Value
+    stored_address: Value
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's masters: the words read, what is written and which rows, what an update makes of them; which dW are
-    cleared, whether any word is written, and where."""
+    """A column's masters: the words read, what is written, which rows and where, what an update makes of them; whether
+    it clears dW now (``cleared``) and with the next cycle (``resets``)."""
 
     words: list[Value]
     new: list[Value]
     stepped: list[Signal]
     enables: list[Value]
-    clears: list[Value]
-    writes: Value
+    cleared: Value
+    resets: Value
     address: Signal
+
+    def clears(self, load, i):
+        """Whether dW of row i is set by an update or a load."""
+        return self.cleared | load.chosen[i]
 
 
 def column_loads(m, shape, tile) -> list[Load]:
@@ -112,9 +116,11 @@ def column_loads(m, shape, tile) -> list[Load]:
         sums = [tile.load_sum, Mux(tile.load_sum, tile.load_grad, 0)]
     m.d.comb += now.as_value().eq(Cat(tile.load_select, tile.load_address, tile.load_value, *sums))
     kept, same = Signal.like(now, name="load_kept"), Signal(name="load_same")
+    oldest, same_oldest = Signal(tk * tn, name="load_oldest"), Signal(name="load_same_oldest")
     if shape.columns:
         late = Signal.like(now, name="load_late")
         m.d.sync += [late.eq(now), kept.eq(late), same.eq(now.address == late.address)]
+        m.d.sync += [oldest.eq(kept.select), same_oldest.eq(now.address == kept.address)]
         now = late
     loads = []
     for j in range(tn):
@@ -122,10 +128,14 @@ def column_loads(m, shape, tile) -> list[Load]:
         some, master = Signal(name=f"loads_{j}"), Signal(name=f"loads_master_{j}")
         m.d.comb += [some.eq(Cat(chosen).any()), master.eq(some & ~now.sum)]
         before = [same & kept.select[i * tn + j] for i in range(tk)]
+        gone = [same_oldest & oldest[i * tn + j] for i in range(tk)]
+        resets = [some & (a | b | c) for a, b, c in zip(chosen, before, gone, strict=True)]
+        stored = Cat(kept.select[j::tn]).any()
         loads.append(
             Load(
                 some, chosen, master, [one & ~now.sum for one in chosen], now.address, now.value, now.grad,
                 reading[j], before, [one & ~kept.sum for one in before], kept.value, kept.grad,
+                resets, stored, kept.address,
             )
         )  # fmt: skip
     return loads

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 
 from ..ir.stage import Loss, Stage, Update
-from .columns import load_pace
+from .columns import load_pace, update_rows
 from .plan import StagePlan
 
 __all__ = [
     "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "MASTERS", "MEMORY", "RELANE", "RELU", "REPLAY",
     "ROUND", "WINDOW", "back_latency", "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency",
-    "sums_latency", "update_chunks", "update_cycles",
+    "sums_latency", "update_chunks", "update_cycles", "update_word",
 ]  # fmt: skip
 
 WINDOW = 3
@@ -61,15 +61,21 @@ def settle(planned: StagePlan) -> int:
 
 
 def update_chunks(stage: Stage, batch: int) -> int:
-    """Cycles of the update a weight word: ArrayShape.chunks."""
+    """Multiplications of one weight's update: ArrayShape.chunks."""
     return max(1, math.ceil((stage.grad_bits(batch) - 1) / CHUNK_BITS))
+
+
+def update_word(planned: StagePlan, batch: int) -> int:
+    """Cycles of the update a weight address: ArrayShape.row_cycles for each of its rows."""
+    rows = update_rows(planned, batch)
+    return rows * max(update_chunks(planned.stage, batch), 2 if rows > 1 else 1)
 
 
 def update_cycles(planned: StagePlan, update: Update) -> int:
     """From the last gradient op of a batch to the first forward op of the next: Updater.cycles and its
     ends."""
     stage, fold = planned.stage, planned.fold
-    weights = update_chunks(stage, update.batch) * fold.depth
+    weights = update_word(planned, update.batch) * fold.depth
     if planned.storage.master != "here":
         pace = load_pace(planned)
         # A sum that comes in the wrong one of two cycles waits for the other.

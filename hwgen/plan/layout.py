@@ -10,7 +10,17 @@ from .fold import Folding
 from .part import WHOLE, Part
 from .rows import row_problems
 
-__all__ = ["MASTERS", "MEMORIES", "USUAL", "Layout", "Placement", "Storage", "check_layout", "check_storage"]
+__all__ = [
+    "MASTERS",
+    "MEMORIES",
+    "USUAL",
+    "Layout",
+    "Placement",
+    "Storage",
+    "UPDATES",
+    "check_layout",
+    "check_storage",
+]
 
 MASTERS = ("here", "memory", "up", "down")
 """Where a part's master weights are: beside the weights, in the board's external memory, on the board before (towards
@@ -20,6 +30,9 @@ BUILT = ("here", "memory")
 MEMORIES = ("auto", "distributed", "block", "ultra")
 """Kinds of on-chip memory; "auto" leaves it to the synthesis."""
 
+UPDATES = ("auto", "pe", "column")
+"""What updates masters beside the weights; "auto" takes the unit a column where it has the time."""
+
 
 @dataclass(frozen=True)
 class Storage:
@@ -27,7 +40,8 @@ class Storage:
 
     ``copy``: forward has a memory of weights of its own; False: forward and backward take turns at one (b >= 2).
     ``master`` is one of MASTERS, ``weights`` and ``samples`` one of MEMORIES. ``again``: of a cut by output channels
-    only the first part keeps the samples, and sends them again for the gradient; the same for all parts.
+    only the first part keeps the samples, and sends them again for the gradient; the same for all parts. ``update``,
+    one of UPDATES: where a tile's column shares memories, a unit in every PE or one that takes its rows in turn.
     """
 
     copy: bool = True
@@ -35,6 +49,7 @@ class Storage:
     weights: str = "auto"
     samples: str = "auto"
     again: bool = False
+    update: str = "auto"
 
 
 USUAL = Storage()
@@ -59,6 +74,7 @@ def check_storage(stage: Stage, placement: Placement) -> None:
         ("master", storage.master, MASTERS),
         ("weights", storage.weights, MEMORIES),
         ("samples", storage.samples, MEMORIES),
+        ("update", storage.update, UPDATES),
     ):
         if value not in legal:
             raise ModelError(f"layout: {stage.name}: {name} = {value!r}; give one of {legal}")

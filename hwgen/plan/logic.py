@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 
-from ..ir.stage import Network
+from ..ir.stage import Network, Stage
+from .columns import shares_columns, update_rows
 from .links import LinkPlan
 from .plan import StagePlan
 
 __all__ = [
     "COEFFICIENTS",
+    "array_features",
     "board_logic",
     "estimate",
     "link_features",
@@ -32,21 +34,25 @@ COEFFICIENTS: dict[str, dict[str, Features]] = {
     "tile": {
         "lut": {
             "tile": 0.0,
-            "PE": 69.44,
-            "PE · dW bits": 0.1974,
-            "PE · bits of the update": 2.798,
-            "PE · x bits": 0.0,
+            "PE": 32.53,
+            "PE · dW bits": 0.8241,
+            "PE · master bits of columns": 0.7371,
+            "PE · bits of the update": 2.759,
+            "column · bits of the update": 4.733,
+            "PE · x bits": 0.9023,
             "row · x bits": 0.0,
             "column · dy bits": 0.0,
         },
         "ff": {
-            "tile": 0.0,
+            "tile": 33.99,
             "PE": 0.0,
-            "PE · dW bits": 0.0,
-            "PE · bits of the update": 1.956,
-            "PE · x bits": 5.439,
-            "row · x bits": 2.604,
-            "column · dy bits": 0.0,
+            "PE · dW bits": 1.542,
+            "PE · master bits of columns": 0.0,
+            "PE · bits of the update": 1.963,
+            "column · bits of the update": 3.241,
+            "PE · x bits": 0.2239,
+            "row · x bits": 0.4135,
+            "column · dy bits": 8.926,
         },
     },
     "stage": {
@@ -63,22 +69,43 @@ COEFFICIENTS: dict[str, dict[str, Features]] = {
 
 def tile_features(planned: StagePlan, network: Network) -> Features:
     """What the logic of a stage's tiles grows with; sums over all of them."""
-    stage, fold = planned.stage, planned.fold
+    stage, fold, storage, batch = planned.stage, planned.fold, planned.storage, network.update.batch
     whole = network.stages[stage.index]
-    tk, tn = planned.tile
-    tiles = math.ceil(fold.pk / tk) * math.ceil(fold.pn / tn)
-    pes = fold.pk * fold.pn
-    grad = 0 if stage.frozen else whole.grad_bits(network.update.batch)
-    updates = not stage.frozen and planned.storage.master == "here"
-    step = grad + network.update.lr.width + stage.master.width
+    grad = 0 if stage.frozen else whole.grad_bits(batch)
+    return array_features(
+        stage, (fold.pk, fold.pn), planned.tile, grad, network.update.lr.width, storage.master == "here",
+        shares_columns(storage, fold.depth), update_rows(planned, batch), planned.part.shares_weights,
+    )  # fmt: skip
+
+
+def array_features(
+    stage: Stage,
+    array: tuple[int, int],
+    tile: tuple[int, int],
+    grad: int,
+    rate: int,
+    here: bool,
+    columns: bool,
+    rows: int,
+    shared: bool,
+) -> Features:
+    """As :func:`tile_features`, of a stage with ``grad`` bits of dW (0: frozen) and ``rate`` of the learning rate,
+    masters ``here`` or elsewhere, memories of ``columns``, units that update so many ``rows``, sums ``shared`` with
+    others."""
+    (pk, pn), (tk, tn) = array, tile
+    pes, master = pk * pn, stage.master.width if here else stage.w.width
+    step = grad + rate + stage.master.width if grad and here else 0
     return {
-        "tile": tiles,
+        "tile": math.ceil(pk / tk) * math.ceil(pn / tn),
         "PE": pes,
-        "PE · dW bits": pes * grad,
-        "PE · bits of the update": pes * step if updates else 0,
+        # Without loads of others, dW of columns stays in the multipliers' own registers.
+        "PE · dW bits": pes * grad if shared or not columns else 0,
+        "PE · master bits of columns": pes * master if columns else 0,
+        "PE · bits of the update": pes * step if rows == 1 else 0,
+        "column · bits of the update": pes // rows * step if rows > 1 else 0,
         "PE · x bits": pes * stage.x.width,
-        "row · x bits": fold.pk * stage.x.width,
-        "column · dy bits": fold.pn * stage.dy.width,
+        "row · x bits": pk * stage.x.width,
+        "column · dy bits": pn * stage.dy.width,
     }
 
 

@@ -31,13 +31,15 @@ def ceil_div(a: int, b: int) -> int:
 class Layer:
     """A stage of the network with what does not depend on pace and cut.
 
-    ``grad`` and ``bias_grad`` bits of gradient sums, 0 for a frozen stage; ``rate`` bits of the learning rate.
+    ``grad`` and ``bias_grad`` bits of gradient sums, 0 for a frozen stage; ``rate`` bits of the learning rate;
+    ``batch`` samples an update.
     """
 
     stage: Stage
     grad: int
     bias_grad: int
     rate: int
+    batch: int
 
     @cached_property
     def axes(self) -> dict[str, int]:
@@ -158,7 +160,7 @@ def layers_of(network: Network) -> list[Layer]:
     found = []
     for stage in network.stages:
         sums = (0, 0) if stage.frozen else (stage.grad_bits(update.batch), stage.bias_grad_bits(update.batch))
-        found.append(Layer(stage, *sums, update.lr.width))
+        found.append(Layer(stage, *sums, update.lr.width, update.batch))
     return found
 
 

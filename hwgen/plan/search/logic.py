@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from ..columns import shares_columns, updates_in_turn
 from ..layout import Storage
-from ..logic import COEFFICIENTS, board_logic, link_features
+from ..logic import COEFFICIENTS, array_features, board_logic, link_features
 from .layer import Layer
 from .options import Choice, Sizes
 
@@ -24,21 +25,17 @@ def _weigh(kind: str, features: Mapping[str, float]) -> tuple[int, int]:
     return luts, ffs
 
 
-def part_logic(layer: Layer, sizes: Sizes, choice: Choice, storage: Storage, last: bool) -> tuple[int, int]:
-    """(LUTs, flip-flops) of a share in one of its foldings: plan.logic.estimate. ``last``: it rounds its sums."""
-    stage, (tk, tn) = layer.stage, choice.tile
-    updates = not stage.frozen and storage.master == "here"
-    tile = {
-        "tile": choice.pk // tk * (choice.pn // tn),
-        "PE": choice.pes,
-        "PE · dW bits": choice.pes * layer.grad,
-        "PE · bits of the update": choice.pes * (layer.grad + layer.rate + stage.master.width)
-        if updates
-        else 0,
-        "PE · x bits": choice.pes * stage.x.width,
-        "row · x bits": choice.pk * stage.x.width,
-        "column · dy bits": choice.pn * stage.dy.width,
-    }
+def part_logic(
+    layer: Layer, sizes: Sizes, choice: Choice, storage: Storage, last: bool, shared: bool
+) -> tuple[int, int]:
+    """(LUTs, flip-flops) of a share in one of its foldings: plan.logic.estimate. ``last``: it rounds its sums;
+    ``shared``: its sums of gradients are added to those of others."""
+    stage, tk, pixels = layer.stage, choice.tile[0], sizes.rows * layer.stage.window.out_width
+    in_turn = not stage.frozen and updates_in_turn(storage, choice.depth, tk, pixels, layer.batch)
+    tile = array_features(
+        stage, (choice.pk, choice.pn), choice.tile, layer.grad, layer.rate, storage.master == "here",
+        shares_columns(storage, choice.depth), tk if in_turn else 1, shared,
+    )  # fmt: skip
     walks = 1 + (not stage.frozen) + (stage.dx is not None)
     row = stage.x.width * (1 + (not stage.frozen)) + (stage.col_bits if stage.dx is not None else 0)
     column = stage.acc_bits + stage.y.width + (stage.dy.width if layer.backs else 0)

@@ -59,12 +59,8 @@ class Prices:
         found = []
         for choice in choices(layer, share.axis, sizes, self.pace, word, not storage.copy):
             own = memories(layer, share.axis, sizes, choice, self.flights[share.layer], storage, last)
-            found.append(
-                (
-                    choice,
-                    load_of(device, each * choice.pes, part_logic(layer, sizes, choice, storage, last), own),
-                )
-            )
+            logic = part_logic(layer, sizes, choice, storage, last, share.axis == "rows")
+            found.append((choice, load_of(device, each * choice.pes, logic, own)))
         return found
 
     def take(self, room: Room, shares: Sequence[Share], base: Load) -> Taken | None:

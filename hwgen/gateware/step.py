@@ -1,0 +1,78 @@
+"""The step of a weight in a tile, round(rate·dW / 2**shift), from products of dW's pieces: a unit of logic beside a
+multiplier."""
+
+from __future__ import annotations
+
+from amaranth import *
+
+from .arithmetic import mix32, round_shift
+from .shape import CHUNK
+
+__all__ = ["operands", "piece_of", "random_bits", "select_row", "step_of"]
+
+
+def select_row(m, name, row, words):
+    """The word of a row, of those of a column."""
+    selected = Signal.like(words[0], name=name)
+    with m.Switch(row):
+        for i, word in enumerate(words):
+            with m.Case(i):
+                m.d.comb += selected.eq(word)
+    return selected
+
+
+def piece_of(m, shape, name, chunk, dw):
+    """Piece ``chunk`` of dW; the top one is signed."""
+    piece = Signal(signed(CHUNK + 1), name=name)
+    with m.Switch(chunk):
+        for c in range(shape.chunks):
+            with m.Case(c):
+                top = c == shape.chunks - 1
+                m.d.comb += piece.eq((dw >> (CHUNK * c)) if top else dw[CHUNK * c : CHUNK * (c + 1)])
+    return piece
+
+
+def operands(m, shape, name, update, x, dy, rate, piece):
+    """What a gradient's multiplier takes: x and dy, in an update the rate and a piece of dW."""
+    a = Signal(signed(max(shape.x, shape.rate)), name=f"grad_a_{name}")
+    b = Signal(signed(max(shape.dy, CHUNK + 1)), name=f"grad_b_{name}")
+    m.d.comb += [a.eq(x), b.eq(dy)]
+    with m.If(update):
+        m.d.comb += [a.eq(rate), b.eq(piece)]
+    return a, b
+
+
+def step_of(m, shape, name, phase, piece, product, random):
+    """The step, and whether dW is not 0, of the weight whose last piece is in phase[5].
+
+    Horner's rule, top piece first. ``phase[k]``: control of the piece that was injected k cycles ago; ``piece`` is that
+    of phase[2], ``product`` of phase[3], ``random`` of phase[4].
+    """
+    scaled = Signal(signed(shape.grad + shape.rate), name=f"scaled_{name}", reset_less=True)
+    some = Signal(name=f"some_{name}", reset_less=True)
+    width = max(shape.grad + shape.rate - shape.shift, 1) + 1
+    step = Signal(signed(width), name=f"step_{name}", reset_less=True)
+    with m.If(phase[2].update):
+        m.d.sync += some.eq(Mux(phase[2].first, 0, some) | piece.any())
+    with m.If(phase[3].update):
+        m.d.sync += scaled.eq(Mux(phase[3].first, 0, (scaled << CHUNK)[: len(scaled)]) + product)
+    with m.If(phase[4].update):
+        m.d.sync += step.eq(round_shift(scaled, shape.shift, random))
+    some_late = Signal(name=f"some_late_{name}", reset_less=True)
+    was_some = Signal(name=f"was_some_{name}", reset_less=True)
+    m.d.sync += [some_late.eq(some), was_some.eq(some_late)]
+    return step, was_some
+
+
+def random_bits(m, shape, name, index):
+    """``shift`` random bits, two cycles later: a hash of ``index``, to which the key is added.
+
+    Model: hwgen.numeric.hash_words. A register before and between its two rounds.
+    """
+    shift = shape.shift
+    place, mixed = Signal(32, name=f"index_{name}"), Signal(32, name=f"mixed_{name}")
+    m.d.sync += [place.eq(index), mixed.eq(mix32(m, place, f"hash_{name}"))]
+    bits = mix32(m, mixed, f"random_{name}")
+    if shift <= 0:
+        return Const(0, 1)
+    return (bits >> (32 - shift)) if shift <= 32 else (bits << (shift - 32))
