@@ -25,6 +25,8 @@ from .shares import (
     gradient_sums,
     gradient_totals,
     inputs,
+    new_masters,
+    old_masters,
     row_sums,
     unpooled_sums,
 )
@@ -164,6 +166,8 @@ class Recording:
         plan, channel, count = self.plan, stream.channel, len(labels) // stream.every
         if channel.kind in ("label", "result"):
             return labels if channel.kind == "label" else results
+        if channel.kind.startswith(("masters_", "updates_")):
+            return self._masters(channel, batch).reshape(count, -1)
         stage = plan.network.stages[channel.stage]
         own = slice(channel.low, channel.high)
         # The part before the boundary tells what a channel of one kind carries.
@@ -192,6 +196,18 @@ class Recording:
             found = error if error is None or last.part.last else error[..., own]
         assert found is not None
         return np.ascontiguousarray(found).reshape(count, -1)
+
+    def _masters(self, channel: Channel, batch: Batch) -> Ints:
+        """All masters and a receipt; a request and all new masters."""
+        kind, _, part = channel.kind.partition("_")
+        planned, found = self.plan.stages[int(part)], np.zeros((channel.run,), np.int64)
+        if kind == "masters":
+            old = old_masters(self.plan.whole(planned), planned, batch).reshape(-1)
+            found[: len(old)] = old
+        else:
+            new = new_masters(self.plan.network, planned, batch).reshape(-1)
+            found[channel.lanes : channel.lanes + len(new)] = new
+        return found
 
     def _rows(self, part: Part, stage: Stage, kind: str, batch: Batch) -> Ints:
         """What crosses behind a part of the rows of a stage."""

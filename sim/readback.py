@@ -135,7 +135,7 @@ def memories(planned: StagePlan, words: StageWords, reads: Words) -> dict[str, T
     and [Cout]."""
     found: dict[str, Tensors] = {}
     if words.master is not None:
-        kind = "weight" if words.region is None else "multiplied"
+        kind = "weight" if planned.storage.master == "here" else "multiplied"
         found[kind] = _weights(planned, signed_words(reads[words.master]))
     if words.region is not None:
         masters = signed_words(reads[words.region]).reshape(planned.stage.weight_shape)

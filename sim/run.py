@@ -117,12 +117,12 @@ def simulate(
     """
     if options.simulator not in SIMULATORS:
         raise ToolError(f"simulator: no {options.simulator}; there are {', '.join(SIMULATORS)}")
-    plan, sinks = build.plan, []
+    plan, sinks, chain = build.plan, [], None
     if options.device is not None:
-        plan = _alone(plan, options.device)
+        plan, chain = _alone(plan, options.device), plan
         sinks = boundary_streams(plan, options.device)[1]
     session = Session.prepare(
-        plan, build.parameters, build.dataset, sinks=sinks,
+        plan, build.parameters, build.dataset, sinks=sinks, chain=chain,
         batches=options.batches, epochs=options.epochs, evaluate=options.evaluate,
         gradients=options.gradients, seed=options.seed,
     )  # fmt: skip

@@ -13,8 +13,8 @@ from ..data import Dataset
 from ..errors import DataError
 from ..ir.initial import Parameters
 from ..plan.links import SIDE_DOWN, SIDE_UP
-from ..plan.memory import own_region
-from ..plan.plan import Plan
+from ..plan.memory import Region, own_region, regions
+from ..plan.plan import Plan, StagePlan
 from ..plan.registers import (
     CONTROL_HOLD,
     CONTROL_TRAIN,
@@ -80,7 +80,8 @@ class Snapshot:
 class Session:
     """The program of a simulation and what belongs to each of its parts, in the order of execution.
 
-    Sample numbers index ``images`` and ``labels``: the training samples, then the held-out ones. ``start``
+    ``chain`` is the plan of all boards where ``plan`` is that of one of them. Sample numbers index
+    ``images`` and ``labels``: the training samples, then the held-out ones. ``start``
     and ``idle`` are the marks around the free-running batches. ``build`` and ``status`` hold a slice a board, ``links``
     the registers of link ends by (board, side). ``sinks``: further streams out of the device, whose words belong to
     the samples fed.
@@ -102,12 +103,13 @@ class Session:
     status: tuple[slice, ...] = ()
     links: dict[tuple[int, int], slice] = field(default_factory=dict)
     sinks: Sequence[BoundaryStream] = ()
+    chain: Plan | None = None
     _due: list[int] = field(default_factory=list)
 
     @classmethod
     def prepare(
         cls, plan: Plan, parameters: Parameters, dataset: Dataset, *, batches: int | None, epochs: int | None,
-        evaluate: bool, gradients: bool, seed: int, sinks: Sequence[BoundaryStream] = (),
+        evaluate: bool, gradients: bool, seed: int, sinks: Sequence[BoundaryStream] = (), chain: Plan | None = None,
     ) -> Session:  # fmt: skip
         """Loads ``parameters``, trains ``batches`` held and two free batches, or ``epochs`` free ones, and
         evaluates.
@@ -124,7 +126,7 @@ class Session:
             images.append(dataset.test_images)
             labels.append(dataset.test_labels)
         pictures, classes = np.concatenate(images).astype(np.int64), np.concatenate(labels).astype(np.int64)
-        session = cls(plan, pictures, classes, sinks=sinks, _due=[0] * len(sinks))
+        session = cls(plan, pictures, classes, sinks=sinks, chain=chain, _due=[0] * len(sinks))
         session._set_up(parameters)
         count = len(dataset.train_images)
         order = _order(count, plan.network.update.batch, batches, epochs, seed)
@@ -147,6 +149,16 @@ class Session:
         return self.plan.present
 
     @property
+    def parts(self) -> list[tuple[int, StagePlan, bool]]:
+        """Number in the whole chain, plan, and whether it is here itself, of every part that has memories here: all of
+        ``plan.stages``, then those of boards beside whose masters lie here."""
+        chain = self.chain or self.plan
+        first = chain.stages.index(self.plan.stages[0])
+        own = range(first, first + len(self.plan.stages))
+        guests = [r.part for r in regions(chain) if r.board in self.boards and r.part not in own]
+        return [(k, chain.stages[k], k in own) for k in (*own, *guests)]
+
+    @property
     def trained(self) -> list[Ints]:
         """Sample numbers of all training batches."""
         return [*(held.samples for held in self.held), *self.free]
@@ -159,13 +171,16 @@ class Session:
     def _set_up(self, parameters: Parameters) -> None:
         program, update = self.program, self.plan.network.update
         self.build = tuple(program.read(GLOBAL["id"].address, 2, 1, board=board) for board in self.boards)
-        for i, planned in enumerate(self.plan.stages):
+        for i, (number, planned, here) in enumerate(self.parts):
             whole, index = self.plan.whole(planned), planned.stage.index
             inputs, outputs = planned.part.weights(whole)
             weights, biases = parameters.weights[index], parameters.biases[index]
             own = weights[:, :, inputs, outputs]
-            if self._select_region(i):
-                program.load("data", own, planned.board)
+            if region := self._select_region(number):
+                program.load("data", own, region.board)
+            if not here:
+                continue
+            if planned.storage.master != "here":
                 own = own >> (planned.stage.master.width - planned.stage.w.width)
             self._select(i, "master")
             program.load("data", weight_image(planned.fold, own), planned.board)
@@ -190,18 +205,19 @@ class Session:
             if train or stream.inference:
                 self._due[i] += len(samples) // stream.every * stream.words
 
-    def _finish(self) -> None:
-        """Until all results and all words of further streams are out."""
+    def _finish(self, held: bool = False) -> None:
+        """Until all results and all words of further streams are out; new masters only where no update is held."""
         self.program.results(self.program.fed)
         for i, words in enumerate(self._due):
-            self.program.received(i, words)
+            if not (held and self.sinks[i].channel.kind.startswith("updates_")):
+                self.program.received(i, words)
 
     def _hold(self, samples: Ints, gradients: bool) -> None:
         program = self.program
         program.record(True)
         self._write_all("control", CONTROL_TRAIN | (CONTROL_HOLD if gradients else 0))
         self._feed(samples, train=True)
-        self._finish()
+        self._finish(held=gradients)
         sums = None
         if gradients:
             self._wait_all(STATUS_HELD)
@@ -268,21 +284,22 @@ class Session:
         self.program.write("space", self.plan.numbers[i] * 16 + SPACES[space], board)
         self.program.write("pointer", 0, board)
 
-    def _select_region(self, i: int) -> bool:
-        """Selects the masters of a part if they are elsewhere; whether they are."""
-        found = own_region(self.plan, i)
-        if found is None:
-            return False
+    def _select_region(self, part: int) -> Region | None:
+        """Selects the masters of a part of the chain if they are elsewhere, on a board that is simulated: their
+        region."""
+        found = own_region(self.chain or self.plan, part)
+        if found is None or found[0].board not in self.boards:
+            return None
         region, number = found
         self.program.write("space", len(self.plan.on(region.board)) + number << 4, region.board)
         self.program.write("pointer", 0, region.board)
-        return True
+        return region
 
-    def _read_region(self, i: int) -> Words:
-        found = own_region(self.plan, i)
-        if found is None or not self._select_region(i):
+    def _read_region(self, part: int) -> Words:
+        region = self._select_region(part)
+        if region is None:
             return None
-        return self.program.read(GLOBAL["data"].address, found[0].count, board=found[0].board)
+        return self.program.read(GLOBAL["data"].address, region.count, board=region.board)
 
     def _read(self, i: int, space: str) -> slice:
         planned = self.plan.stages[i]
@@ -305,13 +322,14 @@ class Session:
         return StageWords(grad=grad, bias_grad=self._read_sums(i, "bias_grad", stage.bias_grad_bits(batch)))
 
     def _read_memories(self) -> tuple[StageWords, ...]:
+        """Of all ``parts``."""
         return tuple(
             StageWords(
-                self._read(i, "master"),
-                self._read_region(i),
-                self._read(i, "bias") if planned.stage.bias is not None else None,
+                self._read(i, "master") if here else None,
+                self._read_region(number),
+                self._read(i, "bias") if here and planned.stage.bias is not None else None,
             )
-            for i, planned in enumerate(self.plan.stages)
+            for i, (number, planned, here) in enumerate(self.parts)
         )
 
 

@@ -18,7 +18,7 @@ from ..ref.update import random_bits, requantise_sums, step_values
 
 __all__ = [
     "Batch", "backward_sums", "conv_rows", "errors", "forward_sums", "gradient_sums", "gradient_totals", "inputs",
-    "own_share", "part_counts", "row_sums", "unpooled_sums",
+    "new_masters", "old_masters", "own_share", "part_counts", "row_sums", "unpooled_sums",
 ]  # fmt: skip
 
 Ints = NDArray[np.int64]
@@ -186,17 +186,38 @@ def _back(stage: Stage, planned: StagePlan, batch: Batch) -> int:
     return requantise_sums(own, stage.back_frac, stage.dx, stage.col_bits)[1]
 
 
+def old_masters(stage: Stage, planned: StagePlan, batch: Batch) -> Ints:
+    """Masters [kh, kw, cin, Cout] of a part before the update."""
+    rows, columns = planned.part.weights(stage)
+    return batch.parameters.weights[stage.index][:, :, rows, columns]
+
+
+def new_masters(network: Network, planned: StagePlan, batch: Batch) -> Ints:
+    """As :func:`old_masters`, behind it."""
+    return _stepped(network, network.stages[planned.stage.index], planned, batch)[0]
+
+
+def _stepped(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -> tuple[Ints, int, int]:
+    """New masters of a part, how many of them are saturated, and how many steps are 0."""
+    update, trace = network.update, batch.trace
+    assert trace is not None
+    dw = trace.dw[stage.index]
+    assert dw is not None
+    rows, columns = planned.part.weights(stage)
+    random = random_bits(update, stage, batch.step)
+    return step_values(
+        old_masters(stage, planned, batch), dw[:, :, rows, columns], stage.master, update.rate,
+        stage.update_shift(update.lr), None if random is None else random[:, :, rows, columns],
+    )  # fmt: skip
+
+
 def _updated(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -> tuple[int, int, int]:
     """Saturated weights, saturated biases, and steps of 0, of its own."""
     trace, update, index = batch.trace, network.update, stage.index
     master = biases = zeros = 0
-    rows, columns = planned.part.weights(stage)
-    if trace is not None and (dw := trace.dw[index]) is not None:
-        random = random_bits(update, stage, batch.step)
-        _, master, zeros = step_values(
-            batch.parameters.weights[index][:, :, rows, columns], dw[:, :, rows, columns], stage.master, update.rate,
-            stage.update_shift(update.lr), None if random is None else random[:, :, rows, columns],
-        )  # fmt: skip
+    _, columns = planned.part.weights(stage)
+    if trace is not None and trace.dw[index] is not None:
+        _, master, zeros = _stepped(network, stage, planned, batch)
     db, bias = trace.db[index] if trace is not None else None, batch.parameters.biases[index]
     if db is not None and bias is not None and stage.bias is not None and planned.stage.bias is not None:
         shift = stage.bias_update_shift(update.lr)

@@ -162,7 +162,7 @@ class Verifier:
 
     def _memories(self, words: tuple[StageWords, ...], where: str) -> None:
         parameters = self.reference.parameters
-        for i, planned in enumerate(self.session.plan.stages):
+        for i, (_, planned, _) in enumerate(self.session.parts):
             index = planned.stage.index
             wanted = self._part(
                 planned,

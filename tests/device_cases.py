@@ -74,6 +74,6 @@ def random_device(seed, extreme=False):
     return device_of(with_depths(plan, change), seed, extreme=extreme)
 
 
-def run(device, **options):
+def run(device, /, **options):
     """Simulate and compare everything; the result."""
     return simulate(device, SimOptions(**{"batches": 3, "simulator": "icarus", "watchdog": 20_000} | options))

@@ -119,8 +119,8 @@ MISTAKES = [
         "stride, padding, dilation, groups, bias, array, b, u, pc, pn, frozen, formats, name, device, split, shares, "
         "turns, master",
     ),
-    ({"master": "there"}, 'master = \'there\'; give master="here" or master="memory"'),
-    ({"master": 1}, 'master = 1; give master="here" or master="memory"'),
+    ({"master": "there"}, 'master = \'there\'; give "here", "memory", "up" or "down"'),
+    ({"master": 1}, 'master = 1; give "here", "memory", "up" or "down"'),
     (
         {"master": "memory", "frozen": True},
         'master = "memory" but frozen = True: its weights never change; drop one of them',
@@ -234,6 +234,8 @@ def test_everything_is_reported_at_once():
         ({"device": 0}, Place((0,))),
         ({"device": 0, "master": "memory"}, Place((0,), master="memory")),
         ({"master": "here"}, Place(master="here")),
+        ({"master": "up"}, Place(master="up")),
+        ({"device": 1, "master": "down"}, Place((1,), master="down")),
         ({"device": [1, 2]}, Place((1, 2))),
         ({"split": "output_channels"}, Place(None, "output_channels")),
         ({"split": "rows", "device": (0, 1), "shares": (5, 2)}, Place((0, 1), "rows", (5, 2))),

@@ -114,7 +114,9 @@ def test_masters_that_cannot_be_there():
     layout[0] = dataclasses.replace(layout[0], storage=Storage(master="up"))
     with pytest.raises(ModelError) as error:
         check_layout(net, tuple(layout), 1)
-    assert error.value.problems == ['conv1: master = "up" in the layout; give one of here, memory']
+    assert error.value.problems == [
+        'conv1: master = "up" on board 0, the first one: there is no board before it; give one of here, memory'
+    ]
 
 
 def test_the_wish_binds_the_layout():

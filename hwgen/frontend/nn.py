@@ -10,7 +10,8 @@ model reports everything at once. Arguments that every layer with weights takes:
     device=1           board of a chain that has the layer; (1, 2) cuts it over two of them, along
     split=             "output_channels", "input_channels" or "groups", with channels shares=(5, 3) a board, or "rows",
                        with rows shares=(5, 3) a board's turn, or so many turns=
-    master="memory"    master weights in the board's external memory
+    master="memory"    master weights in the board's external memory; "up", "down": on the chip of the board before
+                       (towards the host) or behind
 """
 
 from __future__ import annotations

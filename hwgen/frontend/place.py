@@ -69,8 +69,8 @@ def _master(given: Arguments, settings: Mapping[str, object]) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or value not in MASTERS:
-        choice = " or ".join(f'master="{name}"' for name in MASTERS)
-        given.say(f"master = {spell(value)}; give {choice}")
+        names = [f'"{name}"' for name in MASTERS]
+        given.say(f"master = {spell(value)}; give {', '.join(names[:-1])} or {names[-1]}")
         return None
     if value != "here" and settings.get("frozen") is True:
         given.say(f'master = "{value}" but frozen = True: its weights never change; drop one of them')

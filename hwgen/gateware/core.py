@@ -6,16 +6,15 @@ from amaranth import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..plan.memory import board_regions
 from ..plan.plan import Plan
 from ..plan.registers import channel_names
 from .command import COMMAND, CommandBus
+from .elsewhere import MastersElsewhere
 from .emitted import Emitted
 from .flow import Flow, boundary_ports
 from .frame import FrameCheck
 from .host import Host
 from .loss import RESULT, SoftmaxCrossEntropy
-from .memory import BoardMemory
 from .stage import StageEngine
 from .stream import lanes
 
@@ -53,10 +52,9 @@ class Core(wiring.Component):
             members |= boundary_ports(plan.links[board - 1], "up")
         if not self.last:
             members |= boundary_ports(plan.links[board], "down")
-        self.regions = board_regions(plan, board)
-        if self.regions:
-            self.memory_block = BoardMemory(self.regions)
-            members["memory"] = self.memory_block.signature.members["memory"]
+        self.elsewhere = MastersElsewhere(plan, board)
+        if self.elsewhere.memory is not None:
+            members["memory"] = self.elsewhere.memory.signature.members["memory"]
         if plan.links:
             members |= {"snapshot": Out(1), "link_address": Out(8), "link_value": In(32)}
         members |= {
@@ -91,7 +89,8 @@ class Core(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         plan, stages = self.plan.alone(self.board), self.stages
-        host = Host(plan, self.build, max(engine.peek_delay for engine in self.engines), len(self.regions))
+        regions = len(self.elsewhere.regions)
+        host = Host(plan, self.build, max(engine.peek_delay for engine in self.engines), regions)
         m.submodules.host = host
         m.submodules.commands = commands = CommandBus(self.board)
         wiring.connect(m, wiring.flipped(self.command), commands.command)
@@ -132,35 +131,11 @@ class Core(wiring.Component):
         y = self.flow.forward((frame.o, side) if frame is not None else None)
         self.flow.backward(self._loss(m, host, y) if self.last else None)
         self.flow.share_sums()
-        if self.regions:
-            self._memory(m, host)
+        self.elsewhere.join(m, self, host)
         self._pass_on(m)
         self._status(m, host, frame)
         self._watch(m)
         return m
-
-    def _memory(self, m, host):
-        """Joins the external memory to the stages whose masters it has, and to the host."""
-        m.submodules.memory = block = self.memory_block
-        wiring.connect(m, block.memory, wiring.flipped(self.memory))
-        own = [k for k, planned in enumerate(self.plan.stages) if planned.board == self.board]
-        for k, region in enumerate(self.regions):
-            engine = self.stages[own.index(region.part)]
-            wiring.connect(m, getattr(block, f"masters_{k}"), engine.masters)
-            wiring.connect(m, engine.updates, getattr(block, f"updates_{k}"))
-        number = host.stage - len(self.stages)
-        chosen = host.stage >= len(self.stages)
-        m.d.comb += [
-            block.region.eq(number),
-            block.index.eq(Cat(host.host.address, host.host.pe)),
-            block.value.eq(host.host.value),
-            block.load.eq(host.host.load & chosen),
-            block.peek.eq(host.host.peek & chosen),
-            host.busy.eq(block.busy),
-            host.bad_memory.eq(block.error),
-        ]
-        with m.If(chosen):
-            m.d.comb += host.peeked.eq(block.peeked)
 
     def _image(self, m):
         """The image's beats, checked."""
@@ -205,7 +180,7 @@ class Core(wiring.Component):
         training = [
             ports for engine, ports in zip(self.engines, self.stages, strict=True) if engine.shape.gradient
         ]
-        quiet = Cat(engine.quiet for engine in training).all()
+        quiet = Cat(engine.quiet for engine in training).all() & self.elsewhere.quiet
         m.d.comb += [
             host.samples.eq(given),
             host.held.eq(Cat(engine.held for engine in training).all()),

@@ -17,8 +17,9 @@ __all__ = ["MASTERS", "SPLITS", "Loss", "Network", "Place", "Stage", "Update", "
 SPLITS = ("output_channels", "input_channels", "groups", "rows")
 """Axes along which a layer may be cut over boards (docs/chain.md)."""
 
-MASTERS = ("here", "memory")
-"""Where master weights may be asked to be: beside the weights, or in the board's external memory."""
+MASTERS = ("here", "memory", "up", "down")
+"""Where master weights may be asked to be: beside the weights, in the board's external memory, on the chip of the board
+before (towards the host) or behind."""
 
 
 @dataclass(frozen=True)

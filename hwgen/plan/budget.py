@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..ir.stage import Network, Stage
-from ..target import Board, Cluster, Device
+from ..target import Board, Cluster, Device, Link
 from .errors import BudgetError
 from .links import Channel, LinkPlan
 from .logic import board_logic, estimate, link_logic
 from .memories import memories as stage_list
+from .neighbours import LINK_SHARE, lent, lent_memories, master_channels
 from .plan import Plan, StagePlan
 from .rooms import NEVER, Load, Memory, deal, load_of, room_of
 
@@ -26,8 +28,6 @@ __all__ = [
     "waiting",
 ]
 
-LINK_SHARE = 0.96
-"""Share of a link's words that carry payload, frames of full length: header, trailer, acknowledgements."""
 ROUNDING = 1e-9
 """Share by which a plan made for all of a link may seem to need more of it."""
 
@@ -100,6 +100,7 @@ def board_load(plan: Plan, index: int, device: Device) -> Load:
             for m in stage_list(plan.network, planned)
         ]
         memories += waiting(planned)
+    memories += lent_memories(plan, index)
     logic = [estimate(planned, plan.network) for planned in own]
     logic.append(board_logic(index == len(plan.boards) - 1))
     for link in plan.links:
@@ -126,8 +127,14 @@ def _board_problems(plan: Plan, index: int, board: Board) -> Iterator[str]:
     """What a board has too little of."""
     device, fill, room = board.device, board.fill, room_of(board)
     load = board_load(plan, index, device)
-    names = ", ".join(planned.stage.name for planned in plan.on(index))
+    guests = [
+        f"masters of {plan.stages[region.part].stage.name} (board {plan.stages[region.part].board})"
+        for region in lent(plan, index)
+    ]
+    names = ", ".join([*(planned.stage.name for planned in plan.on(index)), *guests])
     where, advice = f"board {index} ({board.name})", "move a layer with device=, or add a board"
+    if guests:
+        advice = f'give master="here" or "memory" to what lends its masters here, {advice}'
     if load.dsp > room.dsp:
         yield (
             f"{where}: {names} need {load.dsp:,} {device.dsp_kind}, it has {device.dsp:,} × "
@@ -165,17 +172,25 @@ def check_budgets(plan: Plan, cluster: Cluster, pace: int) -> None:
     ]
     clock = min(board.device.clock_mhz for board in cluster.boards)
     for link, cable in zip(plan.links, cluster.links, strict=True):
-        room_gbps = cable.payload_gbps * LINK_SHARE
-        for way, gbps in zip(
-            ("away from the host", "towards the host"),
-            needed_gbps(link, pace, clock, plan.network.update.batch),
-            strict=True,
-        ):
-            if gbps > room_gbps * (1 + ROUNDING):
-                problems.append(
-                    f"link {link.index} (board {link.index} to {link.index + 1}): {gbps:.2f} Gb/s needed {way} at "
-                    f"{pace} cycles of {clock:g} MHz a sample, it carries {room_gbps:.2f}; give more lanes or a "
-                    f"higher rate, cut elsewhere, or lower `array`"
-                )
+        problems += _link_problems(plan, link, cable, pace, clock)
     if problems:
         raise BudgetError(problems)
+
+
+def _link_problems(plan: Plan, link: LinkPlan, cable: Link, pace: int, clock: float) -> Iterator[str]:
+    """Ways of a link that need more than it carries."""
+    room, batch = cable.payload_gbps * LINK_SHARE, plan.network.update.batch
+    masters = replace(link, down=tuple(master_channels(link.down)), up=tuple(master_channels(link.up)))
+    needs, of_masters = (needed_gbps(each, pace, clock, batch) for each in (link, masters))
+    for way, gbps, part in zip(("away from the host", "towards the host"), needs, of_masters, strict=True):
+        if gbps > room * (1 + ROUNDING):
+            more = (
+                f', a larger batch, or master="here" or "memory" ({part:.2f} of them are masters)'
+                if part
+                else ""
+            )
+            yield (
+                f"link {link.index} (board {link.index} to {link.index + 1}): {gbps:.2f} Gb/s needed {way} at "
+                f"{pace} cycles of {clock:g} MHz a sample, it carries {room:.2f}; give more lanes or a "
+                f"higher rate, cut elsewhere, or lower `array`{more}"
+            )

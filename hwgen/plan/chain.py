@@ -13,7 +13,7 @@ from .cuts import Cut, parts_of
 from .fold import Fold, Folding
 from .foldings import tile_of
 from .layout import Layout, Placement, Storage
-from .links import Channel, LinkPlan, channel_lanes
+from .links import Channel, LinkPlan, channel_lanes, master_lanes, masters_kind, updates_kind
 from .part import Part, part_stage
 from .plan import Depths, StagePlan
 
@@ -81,7 +81,9 @@ def chain_links(network: Network, stages: Sequence[StagePlan], cluster: Cluster)
     for index, cable in enumerate(cluster.links):
         last = [planned for planned in stages if planned.board == index][-1]
         following = next(planned for planned in stages if planned.board == index + 1)
+        lent, returned = _masters(stages, index, cable.width)
         down, up = _crossing(network, last, following, cable.width)
+        down, up = (*down, *lent), (*up, *returned)
         clock = cluster.boards[index].device.clock_mhz
         latency = math.ceil(cable.latency * clock / cable.clock_mhz)
         replay = 1 << (2 * cable.latency + 4 * FRAME_WORDS - 1).bit_length()
@@ -176,6 +178,29 @@ def _sums(kind: str, whole: Stage, batch: int) -> Channel:
     return Channel(kind, whole.index, 0, 0, count, 1, whole.grad_bits(batch), 1, LEAST_DEPTH, batch=True)
 
 
+def _masters(
+    stages: Sequence[StagePlan], index: int, width: int
+) -> tuple[tuple[Channel, ...], tuple[Channel, ...]]:
+    """Channels of link ``index`` for masters that lie on the other side of it, away from the host and towards it."""
+    down, up = list[Channel](), list[Channel]()
+    for number, planned in enumerate(stages):
+        where = (planned.storage.master, planned.board)
+        if where not in (("up", index + 1), ("down", index)):
+            continue
+        count, bits = math.prod(planned.stage.weight_shape), planned.stage.master.width
+        lanes = master_lanes(count, bits, width)
+        # A word of its own asks, or tells that all are in memory.
+        run = lanes * (1 + math.ceil(count / lanes))
+        masters, updates = (
+            Channel(kind, planned.stage.index, 0, 0, 1, run, bits, lanes, LEAST_DEPTH, batch=True)
+            for kind in (masters_kind(number), updates_kind(number))
+        )
+        comes, goes = (down, up) if where[0] == "up" else (up, down)
+        comes.append(masters)
+        goes.append(updates)
+    return tuple(down), tuple(up)
+
+
 def with_channel_depths(links: Sequence[LinkPlan], pace: int) -> tuple[LinkPlan, ...]:
     """Receive buffers that hold what comes in a round trip at ``pace`` cycles a sample, a frame and a pixel more."""
 
@@ -184,7 +209,9 @@ def with_channel_depths(links: Sequence[LinkPlan], pace: int) -> tuple[LinkPlan,
             return channel
         trip = 2 * link.latency + 4 * link.frame_words
         if channel.batch:  # as fast as the parts can
-            most = min(channel.words(link.width), channel.beats(link.width) * trip)
+            # An element a cycle; a word of several comes all the slower, but with its frame.
+            ahead = math.ceil(trip / channel.lanes) + (link.frame_words if channel.lanes > 1 else 0)
+            most = min(channel.words(link.width), channel.beats(link.width) * ahead)
             return replace(channel, depth=1 << (max(most, LEAST_DEPTH) - 1).bit_length())
         words = math.ceil(channel.words(link.width) * trip / pace)
         pixel = channel.words(link.width) // channel.pixels

@@ -66,10 +66,20 @@ def _share(planned: StagePlan, plan: Plan) -> str:
 def _memory(plan: Plan) -> list[str]:
     """Where masters lie that are in external memory."""
     rows: list[tuple[str, ...]] = [("board", "masters of", "weights", "bytes each", "from byte", "bytes")]
-    for region in regions(plan):
+    for region in (each for each in regions(plan) if each.external):
         numbers = (f"{region.count:,}", str(region.stride), f"0x{region.base:x}", f"{region.bytes:,}")
         rows.append((str(region.board), plan.stages[region.part].stage.name, *numbers))
     return ["", "external memory", *_table(rows)] if len(rows) > 1 else []
+
+
+def _lent(plan: Plan) -> list[str]:
+    """Where masters lie that are on the chip of another board."""
+    rows: list[tuple[str, ...]] = [("board", "masters of", "weights", "memories", "words", "bits")]
+    for region in (each for each in regions(plan) if not each.external):
+        own = plan.stages[region.part]
+        numbers = (f"{region.count:,}", str(region.lanes), f"{region.words:,}", str(region.bits))
+        rows.append((str(region.board), f"{own.stage.name} on {own.board}", *numbers))
+    return ["", "masters of other boards on the chip", *_table(rows)] if len(rows) > 1 else []
 
 
 def describe(plan: Plan) -> str:
@@ -93,7 +103,7 @@ def describe(plan: Plan) -> str:
         )  # fmt: skip
         depths.append((planned.stage.name, *(str(n) if n else "-" for n in numbers)))
     lines += ["", "buffers (row slots; mask and argmax in words)", *_table(depths)]
-    lines += _memory(plan)
+    lines += _memory(plan) + _lent(plan)
     per_sample, per_batch = prediction.cycles_per_sample, prediction.cycles_per_batch
     lines += [
         "",

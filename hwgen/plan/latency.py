@@ -4,15 +4,18 @@ themselves."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..ir.stage import Loss, Stage, Update
 from .columns import load_pace, update_rows
+from .links import LinkPlan
 from .plan import StagePlan
 
 __all__ = [
-    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "MASTERS", "MEMORY", "RELANE", "RELU", "REPLAY",
-    "ROUND", "WINDOW", "back_latency", "dz_latency", "loss_cycles", "result_latency", "settle", "sum_latency",
-    "sums_latency", "update_chunks", "update_cycles", "update_word",
+    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "MASTERS", "MASTERS_ASKED", "MASTERS_DONE",
+    "MEMORY", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency", "loss_cycles",
+    "masters_come", "result_latency", "settle", "sum_latency", "sums_latency", "update_chunks", "update_cycles",
+    "update_word",
 ]  # fmt: skip
 
 WINDOW = 3
@@ -34,6 +37,11 @@ MEMORY = 60
 """From an address to its first word, in an external memory as simulations have it."""
 MASTERS = 11
 """Cycles that masters elsewhere take beside one each: SumReader, MasterUpdate."""
+MASTERS_ASKED = 7
+"""From the first forward op of a batch to the first master of a neighbour, beside the way there and back: request,
+ChipRegion, MasterWords."""
+MASTERS_DONE = 12
+"""From the last master taken to the first forward op of the next version, beside settle()."""
 CHUNK_BITS = 17
 """Bits of dW that one multiplication of the update takes."""
 
@@ -85,6 +93,17 @@ def update_cycles(planned: StagePlan, update: Update) -> int:
     # The biases start a cycle before the first piece, so Bias.update_cycles - 1.
     biases = fold.y_words * (update.lr.width + 3) if stage.bias is not None else 0
     return settle(planned) + max(weights, biases) + 5 + 2
+
+
+def masters_come(planned: StagePlan, asked: int, links: Sequence[LinkPlan]) -> int:
+    """The first forward op of the next version, as masters of a neighbour allow it; ``asked`` when the batch began. No
+    neighbour has them: then."""
+    where = planned.storage.master
+    if where not in ("up", "down"):
+        return asked
+    way = LINK + links[planned.board - (where == "up")].latency
+    walk = load_pace(planned) * (math.prod(planned.stage.weight_shape) - 1)
+    return asked + 2 * way + MASTERS_ASKED + walk + MASTERS_DONE + settle(planned)
 
 
 def sums_latency(planned: StagePlan) -> int:

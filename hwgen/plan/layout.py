@@ -5,28 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ModelError
-from ..ir.stage import Network, Stage
+from ..ir.stage import MASTERS, Network, Stage
 from .fold import Folding
 from .part import WHOLE, Part
 from .rows import row_problems
 
-__all__ = [
-    "MASTERS",
-    "MEMORIES",
-    "USUAL",
-    "Layout",
-    "Placement",
-    "Storage",
-    "UPDATES",
-    "check_layout",
-    "check_storage",
-]
+__all__ = ["MEMORIES", "UPDATES", "USUAL", "Layout", "Placement", "Storage", "check_layout", "check_storage"]
 
-MASTERS = ("here", "memory", "up", "down")
-"""Where a part's master weights are: beside the weights, in the board's external memory, on the board before (towards
-the host) or behind."""
-BUILT = ("here", "memory")
-"""Those that there is gateware for."""
 MEMORIES = ("auto", "distributed", "block", "ultra")
 """Kinds of on-chip memory; "auto" leaves it to the synthesis."""
 
@@ -39,9 +24,10 @@ class Storage:
     """How a part keeps its weights and samples. No choice here changes a bit of any result.
 
     ``copy``: forward has a memory of weights of its own; False: forward and backward take turns at one (b >= 2).
-    ``master`` is one of MASTERS, ``weights`` and ``samples`` one of MEMORIES. ``again``: of a cut by output channels
-    only the first part keeps the samples, and sends them again for the gradient; the same for all parts. ``update``,
-    one of UPDATES: where a tile's column shares memories, a unit in every PE or one that takes its rows in turn.
+    ``master`` is one of ir.stage.MASTERS, ``weights`` and ``samples`` one of MEMORIES. ``again``: of a cut by output
+    channels only the first part keeps the samples, and sends them again for the gradient; the same for all parts.
+    ``update``, one of UPDATES: where a tile's column shares memories, a unit in every PE or one that takes its rows in
+    turn.
     """
 
     copy: bool = True
@@ -109,7 +95,7 @@ def check_layout(network: Network, layout: Layout, boards: int) -> None:
         raise ModelError(
             f"layout: parts {expected} are not those of {len(network.stages)} stages in their order"
         )
-    _check_masters(network, layout)
+    _check_masters(network, layout, boards)
     if board != boards - 1:
         raise ModelError(f"layout: {board + 1} boards used of {boards}; take fewer boards")
     _check_rows(network, layout)
@@ -134,14 +120,12 @@ def _check_rows(network: Network, layout: Layout) -> None:
         raise ModelError(list(dict.fromkeys(problems)))
 
 
-def _check_masters(network: Network, layout: Layout) -> None:
+def _check_masters(network: Network, layout: Layout, boards: int) -> None:
     """Raises ModelError naming every part whose masters cannot be where the layout has them, or shall not be there."""
     problems = []
     for placement in layout:
         stage, where = network.stages[placement.stage], placement.storage.master
-        if where not in BUILT:
-            problems.append(f'{stage.name}: master = "{where}" in the layout; give one of {", ".join(BUILT)}')
-        elif where != "here" and stage.frozen:
+        if where != "here" and stage.frozen:
             problems.append(
                 f'{stage.name}: master = "{where}" of a frozen layer, which has none; give "here"'
             )
@@ -150,5 +134,16 @@ def _check_masters(network: Network, layout: Layout) -> None:
                 f'{stage.name}: master = "{where}" in the layout, the model asks for "{stage.place.master}"; '
                 "drop one of them"
             )
+        elif (where, placement.board) in (("up", 0), ("down", boards - 1)):
+            problems.append(_no_neighbour(stage.name, where, placement.board, boards))
     if problems:
         raise ModelError(problems)
+
+
+def _no_neighbour(name: str, where: str, board: int, boards: int) -> str:
+    which, side = ("first", "before") if where == "up" else ("last", "behind")
+    others = [other for other in MASTERS if other != where and (boards > 1 or other in ("here", "memory"))]
+    return (
+        f'{name}: master = "{where}" on board {board}, the {which} one: there is no board {side} it; '
+        f"give one of {', '.join(others)}{', or another board with device=' if boards > 1 else ''}"
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CHANNEL_BITS", "LINK_COUNTERS", "LINK_PROTOCOL", "LINK_STATES", "MAX_CHANNELS", "SIDE_DOWN", "SIDE_UP", "Channel",
-    "LinkPlan", "channel_lanes",
+    "LinkPlan", "channel_lanes", "master_lanes", "masters_kind", "updates_kind",
 ]  # fmt: skip
 
 LINK_PROTOCOL = 1
@@ -44,9 +44,9 @@ class Channel:
     """A virtual channel, one direction of a link; see docs/chain.md for the words.
 
     ``stage`` is the stage whose tensor crosses (-1: none), ``kind`` the column of docs/chain.md ("x", "y", "dy", "dx",
-    "sums", "back", "conv", "unpooled", "grads", "totals", "management", "label", "result"), ``low``..``high`` the
-    channels of it; ``pixels`` runs of ``run`` elements of ``bits`` a sample, or if ``batch`` a batch; ``depth`` link
-    words that the receiver holds.
+    "sums", "back", "conv", "unpooled", "grads", "totals", "masters_N", "updates_N", "management", "label", "result"),
+    ``low``..``high`` the channels of it; ``pixels`` runs of ``run`` elements of ``bits`` a sample, or if ``batch`` a
+    batch; ``depth`` link words that the receiver holds.
     """
 
     kind: str
@@ -97,3 +97,19 @@ def channel_lanes(run: int, bits: int, width: int) -> int:
 
     most = max(1, min(run, CHANNEL_BITS // bits))
     return min(range(1, most + 1), key=lambda lanes: (beats(lanes), lanes))
+
+
+def masters_kind(part: int) -> str:
+    """Kind of the channel that brings the masters of part number ``part`` of plan.stages from a neighbour."""
+    return f"masters_{part}"
+
+
+def updates_kind(part: int) -> str:
+    """Kind of the channel that takes the new ones back."""
+    return f"updates_{part}"
+
+
+def master_lanes(count: int, bits: int, width: int) -> int:
+    """Masters in a link word of ``width`` bits: a power of two, so that bits of an index tell where one lies; no more
+    than there are."""
+    return 1 << min((width // bits).bit_length() - 1, (count - 1).bit_length())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..target import Cluster
 from .columns import load_pace
 from .errors import CapacityError
+from .links import master_lanes
 from .plan import Plan
 
 __all__ = [
@@ -42,8 +43,8 @@ class Region:
     """The masters of part ``part`` (its number in plan.stages) on ``board``: ``count`` elements of ``bits``,
     [ky, kx, c, n] of the part with n fastest.
 
-    In external memory if ``external``, an element in ``stride`` bytes from byte ``base`` on. Else in a memory on the
-    chip, of a board beside that of the part.
+    In external memory if ``external``, an element in ``stride`` bytes from byte ``base`` on. Else in a memory of
+    ``kind`` on the chip, of a board beside that of the part: ``words`` of ``lanes`` elements, as they cross the link.
     """
 
     part: int
@@ -53,6 +54,13 @@ class Region:
     external: bool
     base: int = 0
     stride: int = 0
+    lanes: int = 1
+    kind: str = "auto"
+
+    @property
+    def words(self) -> int:
+        """Words of ``lanes`` elements."""
+        return -(-self.count // self.lanes)
 
     @property
     def bytes(self) -> int:
@@ -66,7 +74,7 @@ def element_bytes(bits: int) -> int:
 
 
 def regions(plan: Plan) -> tuple[Region, ...]:
-    """All regions, in the order of plan.stages; those of a board are numbered in it, behind its stages."""
+    """All regions, in the order of plan.stages."""
     found: list[Region] = []
     ends = [0] * len(plan.boards)
     for number, planned in enumerate(plan.stages):
@@ -80,7 +88,9 @@ def regions(plan: Plan) -> tuple[Region, ...]:
             ends[planned.board] = math.ceil((base + region.bytes) / PAGE) * PAGE
         else:
             board = planned.board + (1 if where == "down" else -1)
-            region = Region(number, board, count, bits, False)
+            lanes = master_lanes(count, bits, plan.links[min(board, planned.board)].width)
+            kind = planned.storage.weights if planned.storage.weights in ("block", "ultra") else "auto"
+            region = Region(number, board, count, bits, False, lanes=lanes, kind=kind)
         found.append(region)
     return tuple(found)
 
@@ -95,8 +105,10 @@ def own_region(plan: Plan, part: int) -> tuple[Region, int] | None:
 
 
 def board_regions(plan: Plan, board: int) -> tuple[Region, ...]:
-    """Those of a board, in the order of their numbers."""
-    return tuple(region for region in regions(plan) if region.board == board)
+    """Those of a board, in the order of their numbers, which follow those of its stages: in external memory, then on
+    the chip."""
+    own = [region for region in regions(plan) if region.board == board]
+    return tuple(sorted(own, key=lambda region: not region.external))
 
 
 def board_bytes(plan: Plan, board: int) -> int:
@@ -115,9 +127,8 @@ def memory_cycles(plan: Plan, cluster: Cluster) -> int:
     board that loses most, its stages one after the other."""
     late = [0]
     for index, board in enumerate(cluster.boards):
-        walked = sum(
-            region.count * load_pace(plan.stages[region.part]) for region in board_regions(plan, index)
-        )
+        own = [region for region in board_regions(plan, index) if region.external]
+        walked = sum(region.count * load_pace(plan.stages[region.part]) for region in own)
         rate = board.memory_gbytes_per_s * MEMORY_SHARE * 1e3 / board.device.clock_mhz
         if walked and rate:
             late.append(math.ceil(_traffic(plan, index) / rate) - walked)

@@ -18,6 +18,7 @@ from .errors import BudgetError, CapacityError
 from .foldings import DEFAULT_MULTIPLIERS, choose_foldings
 from .layout import Layout, check_layout
 from .memory import check_memories, memory_cycles
+from .neighbours import check_channels, link_cycles
 from .plan import Plan, Prediction, StagePlan
 from .schedule import Times, run_schedule
 from .turns import with_turn_depths
@@ -78,6 +79,7 @@ def plan_layout(
     pace = max(pace, bottleneck(plan)[0])
     if cluster is not None:
         check_memories(plan, cluster, pace)
+        check_channels(plan)
     plan = replace(plan, links=with_channel_depths(links, pace))
     # No version to wait for: the batch is as long as the run.
     endless = replace(network, update=replace(network.update, batch=1 << 20))
@@ -94,8 +96,8 @@ def plan_layout(
         check_budgets(plan, cluster, pace)
     prediction = predict(plan)
     if cluster is not None:
-        longer = prediction.cycles_per_batch + memory_cycles(plan, cluster)
-        prediction = replace(prediction, cycles_per_batch=longer)
+        slower = max(memory_cycles(plan, cluster), link_cycles(plan, cluster))
+        prediction = replace(prediction, cycles_per_batch=prediction.cycles_per_batch + slower)
     return replace(plan, prediction=prediction)
 
 

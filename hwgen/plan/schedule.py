@@ -324,15 +324,17 @@ class _Chain:
             dx = own if back is None else dx
         return dx
 
-    def update(self, parts: list[_Stage]) -> list[int]:
-        """First forward op of the next version, of every part that trains; a batch is over."""
+    def update(self, parts: list[_Stage], begin: int) -> list[int]:
+        """First forward op of the next version, of every part that trains, behind a batch from sample ``begin`` on."""
         rule = self.plan.network.update
         done = [int(stage.times.backward[-1][-1]) - 1 for stage in parts]
         if parts[0].planned.part.shares_weights:
             placed = self._totals(parts, done)
             done = [at - L.settle(stage.planned) for at, stage in zip(placed, parts, strict=True)]
         for at, stage in zip(done, parts, strict=True):
-            stage.version = at + L.update_cycles(stage.planned, rule)
+            asked = stage.times.first_forward[begin]
+            came = L.masters_come(stage.planned, asked, self.plan.links)
+            stage.version = max(at + L.update_cycles(stage.planned, rule), came)
             stage.times.update.append(stage.version)
         return [stage.version for stage in parts]
 
@@ -379,5 +381,6 @@ def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
         sample += 1
         if sample == end:
             trained = [parts for parts in line.wholes if not parts[0].planned.stage.frozen]
-            last = max([last, *(version for parts in trained for version in line.update(parts))])
+            begin = (sample - 1) // batch * batch
+            last = max([last, *(version for parts in trained for version in line.update(parts, begin))])
     return Times([stage.times for stage in line.stages], results, max(last, results[-1]))
