@@ -176,7 +176,7 @@ def _rounded(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -
 def _back(stage: Stage, planned: StagePlan, batch: Batch) -> int:
     """Saturated elements of its own dx."""
     trace = batch.trace
-    if trace is None or stage.dx is None or planned.part.back_out(stage):
+    if trace is None or stage.dx is None or not planned.part.rounds_dx(stage):
         return 0
     dy = trace.dy[stage.index]
     assert dy is not None
