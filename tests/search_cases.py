@@ -13,7 +13,7 @@ import numpy as np
 from hwgen import Model, nn
 from hwgen.ir.stage import Network
 from hwgen.plan.search.layer import Share
-from hwgen.plan.search.search import Search, usual_storages
+from hwgen.plan.search.search import ANY_ROWS, Search, usual_storages
 from hwgen.plan.search.walk import Place
 from hwgen.target import Board, Cluster, Device, Fill, Link
 
@@ -103,7 +103,7 @@ def fewest(search: Search, pace: int, flown) -> int | None:
         if board == len(line.rooms):
             return None
         counts = []
-        for shares, end in _ends(search, place, probe.turns):
+        for shares, end in _ends(search, place, probe.turns, probe.least):
             if end.layer == len(line.layers):
                 if probe.fits(board, shares):
                     return 1
@@ -117,7 +117,8 @@ def fewest(search: Search, pace: int, flown) -> int | None:
 
 class _Probe:
     def __init__(self, search: Search, pace: int, flown) -> None:
-        self.search, self.turns = search, search.line.turns(pace)
+        self.search, self.turns = search, search.line.turns(pace, ANY_ROWS.most_turns)
+        self.least = search.line.least_rows(pace, self.turns)
         self.prices = search.prices(pace, flown)
 
     def fits(self, board: int, shares: tuple[Share, ...]) -> bool:
@@ -125,7 +126,7 @@ class _Probe:
         return self.prices.take(line.rooms[board], shares, line.bases[board]) is not None
 
 
-def _ends(search: Search, place: Place, turns) -> Iterator[tuple[tuple[Share, ...], Place]]:
+def _ends(search: Search, place: Place, turns, least) -> Iterator[tuple[tuple[Share, ...], Place]]:
     """All stretches of the line that begin at a place."""
     layers = search.line.layers
     shares: tuple[Share, ...] = ()
@@ -135,6 +136,10 @@ def _ends(search: Search, place: Place, turns) -> Iterator[tuple[tuple[Share, ..
         for axis in [place.axis] if place.done else list(axes):
             for end in range(place.done + 1, axes[axis]):
                 if axis == "output_channels" and not _one_part(place.done, end, n):
+                    continue
+                if axis == "rows" and not _whole_turns(
+                    end - place.done, axes[axis] - end, turns[place.layer], least[place.layer]
+                ):
                     continue
                 part = Share(place.layer, axis, place.done, end, turns[place.layer])
                 yield (*shares, part), Place(place.layer, axis, end)
@@ -151,6 +156,11 @@ def _one_part(low: int, high: int, n: int) -> bool:
     """Whether a board may have outputs low..high of groups of n: no piece of a group beside anything else."""
     pieces = [(max(low, g), min(high, g + n)) for g in range(0, high, n) if g + n > low]
     return len(pieces) == 1 or all(b - a == n for a, b in pieces)
+
+
+def _whole_turns(rows: int, rest: int, turns: int, least: int) -> bool:
+    """Whether a part of a cut by rows that is not the last may have so many, and leave the rest."""
+    return rows % turns == 0 and rows >= least and rest >= least
 
 
 def slower(cluster: Cluster, gbps: float) -> Cluster:

@@ -1,6 +1,8 @@
 """Col2im against a plain loop: every geometry of the grid, least and larger capacities, stalls on both
 ends."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from geometry_cases import FIXED, draw_geometry, ops, random_words, rng_of, tap_of, x_word_of
@@ -8,7 +10,7 @@ from row_cases import draw_part_geometry
 from stream_bench import run_streams
 
 from hwgen.gateware.col2im import Col2im
-from hwgen.plan.geometry import min_col_rows
+from hwgen.plan.geometry import col_ports, min_col_rows, touched_once
 
 IN, OUT = 5, 13
 
@@ -66,6 +68,19 @@ def test_random_parts_of_the_rows(seed):
     geometry = draw_part_geometry(rng_of(seed, 4), 150)
     rows = min_col_rows(geometry) + seed % 3 // 2
     check(geometry, rows, [(0.0, 0.0), (0.4, 0.1), (0.1, 0.4)][seed % 3], seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_read_port_a_bank(seed):
+    """Words wait while chunks are added, which come every cycle here: more often than they do in an array."""
+    rng = rng_of(seed, 5)
+    geometry = draw_geometry(rng, 250)
+    while touched_once(geometry.window):
+        geometry = draw_geometry(rng, 250)
+    geometry = replace(geometry, fn=40)
+    assert col_ports(geometry) == "shared"
+    rows = min_col_rows(geometry) + seed % 2
+    check(geometry, rows, [(0.0, 0.0), (0.4, 0.1), (0.0, 0.6), (0.3, 0.5)][seed % 4], seed, samples=3)
 
 
 @pytest.mark.soak

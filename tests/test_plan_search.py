@@ -10,8 +10,8 @@ from hwgen.plan.chain import layout_stages
 from hwgen.plan.logic import estimate
 from hwgen.plan.rows import deal_evenly
 from hwgen.plan.search.bound import lower_bound
+from hwgen.plan.search.held import Flight
 from hwgen.plan.search.layer import Share
-from hwgen.plan.search.memory import Flight
 from hwgen.plan.search.place import layout_of
 
 SEEDS = range(200)
@@ -105,7 +105,7 @@ def test_plan_covers_every_layer_once_within_its_pace(seed):
         assert all(take <= most for take, most in used)
         assert all(choice.busy <= found.pace for choice in taken.choices)
         if board < len(found.steps) - 1:
-            words = max(search.line.words(board, step.end, search.line.turns(found.pace)))
+            words = max(search.line.words(board, step.end, step.shares[-1].turns))
             assert words <= found.pace
             assert search.line.gbps(board, words, found.pace) <= search.line.room_gbps[board] * (1 + 1e-9)
 

@@ -10,7 +10,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..plan.geometry import Geometry
+from ..plan.geometry import Geometry, col_ports
 from .address import Banks, RasterAddress, Slots, TapAddress, turned, wrapped
 from .loops import Nest
 from .stream import lanes
@@ -24,7 +24,8 @@ class Col2im(wiring.Component):
     Model: hwgen.ref.kernels.col2im. Takes a chunk and gives a word every cycle; a chunk waits for a row slot
     for its pixel, a word for the last output pixel that can touch it. Exact as long as ``width`` holds the
     sums. After reset a walk of ``depth`` cycles clears the marks. ``i.ready`` depends on registers only; the
-    sums come ``latency`` cycles after the last chunk.
+    sums come ``latency`` cycles after the last chunk. A bank has one read port where plan.geometry.col_ports says so:
+    then a word waits while a chunk is added to its bank.
 
     Members: ``i`` chunks lanes(u·pc, in_width) in order block, g, kf, m; ``o`` words lanes(pc, width);
     ``high`` most row slots in use.
@@ -36,6 +37,7 @@ class Col2im(wiring.Component):
         self.geometry, self.in_width, self.width, self.rows = geometry, in_width, width, rows
         self.banks = Banks(geometry, rows)
         self.depth = self.banks.depth
+        self.ports = col_ports(geometry)
         self.word = lanes(geometry.pc, width)
         super().__init__(
             {
@@ -56,16 +58,16 @@ class Col2im(wiring.Component):
             m.submodules[f"bank_{bank}"] = memory
             writer = memory.write_port()
             # The very next chunk may add to the same word.
-            reader = memory.read_port(transparent_for=[writer])
-            sums.append((writer, reader, memory.read_port()))
+            adds = memory.read_port(transparent_for=[writer]) if self.ports != "emit" else None
+            sums.append((writer, adds, adds if self.ports == "shared" else memory.read_port()))
         marks = _Marks(banks)
         m.submodules.marks = marks
-        done, position = self._add(m, slots, sums, marks)
-        self._emit(m, slots, sums, marks, done, position)
+        done, position, adding = self._add(m, slots, sums, marks)
+        self._emit(m, slots, sums, marks, done, position, adding)
         return m
 
     def _add(self, m, slots, sums, marks):
-        """Chunks in; pulse when a whole sample is added, and the first output pixel that is not."""
+        """Chunks in; pulse when a whole sample is added, the first output pixel that is not, banks that are read."""
         geometry, banks = self.geometry, self.banks
         y = geometry.vertical
         need = y.reached(y.first(np.arange(y.outputs)) + y.span)
@@ -120,25 +122,27 @@ class Col2im(wiring.Component):
             m.d.sync += done_pixels.eq(Mux(nest.sample_last, 0, block_end))
         m.d.sync += [register.eq(source) for register, source in zip(written, address, strict=True)]
         by_bank = self._distribute(m, chunk, rotate_y, rotate_x)
-        for bank, (writer, reader, _) in enumerate(sums):
+        for bank, (writer, reader, gives) in enumerate(sums):
             add = Signal(lanes(self.geometry.pc, self.in_width), name=f"add_{bank}", reset_less=True)
             m.d.sync += add.eq(by_bank[bank])
+            if reader is not None:
+                # Of a shared port the other side is in _emit.
+                with m.If(early.valid[bank] | (reader is not gives)):
+                    m.d.comb += [reader.addr.eq(address[bank]), reader.en.eq(early.valid[bank])]
             m.d.comb += [
-                reader.addr.eq(address[bank]),
-                reader.en.eq(early.valid[bank]),
                 writer.addr.eq(written[bank]),
                 writer.en.eq(late.valid[bank]),
                 marks.add_address[bank].eq(written[bank]),
                 marks.add[bank].eq(late.valid[bank]),
             ]
             for lane in range(geometry.pc):
-                old = Mux(marks.add_marked[bank], reader.data[lane], 0)
+                old = Mux(marks.add_marked[bank], reader.data[lane], 0) if reader is not None else 0
                 m.d.comb += writer.data[lane].eq(old + add[lane])
 
         position = Signal(range(geometry.M + 1), name="position")
         with m.If(late.block):
             m.d.sync += position.eq(Mux(late.sample, 0, late.pixels))
-        return late.sample, position
+        return late.sample, position, early.valid
 
     def _distribute(self, m, chunk, rotate_y, rotate_x):
         """Bank (rotation + p) mod B gets position p: for every bank its lanes."""
@@ -151,7 +155,7 @@ class Col2im(wiring.Component):
         parts = list(zip(*columns, strict=True))
         return [part for row in parts for part in row]
 
-    def _emit(self, m, slots, sums, marks, done, position):
+    def _emit(self, m, slots, sums, marks, done, position, adding):
         geometry, banks = self.geometry, self.banks
         y, x = geometry.vertical, geometry.horizontal
         rows, columns = np.arange(y.size), np.arange(x.size)
@@ -163,40 +167,49 @@ class Col2im(wiring.Component):
         column_fields = {"last_x": x.touching(columns).tolist()}
         m.submodules.raster = raster = RasterAddress(banks, row_fields, column_fields)
         ahead = Signal(signed(self.rows.bit_length() + 3))
-        take, move = Signal(name="emit"), Signal()
+        take, move, read = Signal(name="emit"), Signal(), Signal(name="read")
         last = Signal(range(geometry.M))
+        valid, bank = Signal(name="read_valid"), Signal.like(raster.bank, name="read_bank")
+        address = Signal(banks.address, name="read_address", reset_less=True)
+        freed = Signal.like(slots.freed, name="read_frees")
+        shared = self.ports == "shared"
         m.d.comb += [
             last.eq(raster.last_y + raster.last_x),
-            move.eq(~self.o.valid | self.o.ready),
+            read.eq(valid & (~self.o.valid | self.o.ready) & ~(adding.bit_select(bank, 1) & shared)),
+            move.eq(~valid | read),
             take.eq(move & ((ahead > 0) | ((ahead == 0) & (last < position)))),
             raster.step.eq(take),
         ]
         m.d.sync += ahead.eq(ahead + done - (take & raster.sample_last))
 
-        valid, bank = Signal(name="read_valid"), Signal.like(raster.bank, name="read_bank")
-        address = Signal(banks.address, name="read_address", reset_less=True)
-        freed = Signal.like(slots.freed, name="read_frees")
         shown = Signal.like(raster.bank, name="shown_bank")
-        marked = Signal(name="shown_marked")
+        marked, fresh = Signal(name="shown_marked"), Signal(name="shown_now")
         with m.If(move):
             m.d.sync += [
                 valid.eq(take),
                 bank.eq(raster.bank),
                 address.eq(raster.address),
                 freed.eq(Mux(take & raster.row_last, raster.freed, 0)),
-                self.o.valid.eq(valid),
-                shown.eq(bank),
-                marked.eq(marks.emit_marked.bit_select(bank, 1)),
             ]
-        m.d.comb += [slots.freed.eq(Mux(move, freed, 0)), marks.emit_address.eq(address)]
+        with m.If(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        with m.If(read):
+            m.d.sync += [self.o.valid.eq(1), shown.eq(bank), marked.eq(marks.emit_marked.bit_select(bank, 1))]
+        m.d.sync += fresh.eq(read)
+        m.d.comb += [slots.freed.eq(Mux(read, freed, 0)), marks.emit_address.eq(address)]
         words = Array([reader.data.as_value() for _, _, reader in sums])
-        m.d.comb += self.o.payload.as_value().eq(Mux(marked, words[shown], 0))
+        word = Mux(marked, words[shown], 0)
+        if shared:
+            # The next chunk may be read while a word waits to be taken.
+            kept = Signal(len(word), name="kept_word", reset_less=True)
+            with m.If(fresh):
+                m.d.sync += kept.eq(word)
+            word = Mux(fresh, word, kept)
+        m.d.comb += self.o.payload.as_value().eq(word)
         for k, (_, _, reader) in enumerate(sums):
-            m.d.comb += [
-                reader.addr.eq(address),
-                reader.en.eq(move & valid),
-                marks.emit[k].eq(move & valid & (bank == k)),
-            ]
+            with m.If(~(adding[k] & shared)):
+                m.d.comb += [reader.addr.eq(address), reader.en.eq(read)]
+            m.d.comb += marks.emit[k].eq(read & (bank == k))
 
 
 class _Marks(wiring.Component):

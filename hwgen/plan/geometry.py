@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from ..ir.window import Window2d
 
-__all__ = ["Axis", "Geometry", "free_before", "min_col_rows", "min_rows"]
+__all__ = [
+    "Axis",
+    "Geometry",
+    "col_ports",
+    "free_before",
+    "min_col_rows",
+    "min_rows",
+    "port_shared",
+    "touched_once",
+]
 
 Ints = NDArray[np.int64]
 Place = TypeVar("Place", int, Ints)
@@ -242,3 +251,33 @@ def min_col_rows(geometry: Geometry) -> int:
     gone = y.left(above)
     gone[0] = 0
     return max(1, int(np.max(np.maximum.reduceat(need, starts) - gone)))
+
+
+def col_ports(geometry: Geometry) -> str:
+    """Who reads the sums of a Col2im through which ports: "two" (chunks that are added, and words that are given out),
+    "shared" (one for both), or "emit" (words only).
+
+    Nothing is read to be added where no two outputs touch the same pixel. Of chunks that take fn >= 2 cycles each, the
+    other cycles are the words' own if they are enough for them, with a tenth to spare.
+    """
+    pixels, words = geometry.window.pixels_in, geometry.words
+    chunks = geometry.M * geometry.groups * geometry.fk
+    return (
+        "emit"
+        if touched_once(geometry.window)
+        else "shared"
+        if port_shared(pixels * words, chunks, geometry.fn)
+        else "two"
+    )
+
+
+def touched_once(window: Window2d) -> bool:
+    """Whether no two outputs touch the same pixel."""
+    return all(
+        k <= s and d == 1 for k, s, d in zip(window.kernel, window.stride, window.dilation, strict=True)
+    )
+
+
+def port_shared(words: int, chunks: int, fn: int) -> bool:
+    """Whether ``words`` of a sample can be read while no chunk is added: ``chunks`` of them, every ``fn`` cycles."""
+    return 10 * words <= 9 * chunks * (fn - 1)

@@ -9,7 +9,7 @@ from ..ir.stage import Network, Stage
 from . import latency as L
 from .blocks import NOTHING, Rams, Taken
 from .columns import shares_columns
-from .geometry import Geometry
+from .geometry import Geometry, col_ports
 from .pixels import pool_geometry
 from .plan import StagePlan
 
@@ -148,7 +148,8 @@ def _sums(name: str, geometry: Geometry, rows: int, width: int) -> Iterator[Memo
     """Banks of a Col2im, and their marks."""
     banks = geometry.vertical.banks * geometry.horizontal.banks
     depth = rows * geometry.row_words
-    yield Memory(name, depth, geometry.pc * width, banks, reads=2)
+    reads = 2 if col_ports(geometry) == "two" else 1
+    yield Memory(name, depth, geometry.pc * width, banks, reads=reads)
     yield Memory(f"{name} marks", depth, 1, 2 * banks, reads=2, asynchronous=True)
 
 

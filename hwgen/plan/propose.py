@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ..errors import ModelError, TargetError
 from ..ir.stage import Network
 from ..target import MAX_BOARDS, Board, Cluster, Link
+from .errors import BudgetError
 from .file import PlanFile, network_digest, plan_from_file
 from .layout import Storage
 from .refusal import pin_problems, refusal
@@ -19,6 +20,8 @@ __all__ = ["MASTERS", "Proposal", "propose", "propose_for_rate"]
 
 MASTERS = ("here", "memory", "auto")
 """Where master weights may be: beside the weights, in external memory, or what makes the faster plan."""
+RESERVES = (0.0, 0.03, 0.08)
+"""Shares of memory that the search leaves free, one after the other: it does not count the smallest buffers."""
 ROUNDED = 1e-8
 """A rate that a report shows, in decimals, is still reached."""
 Progress = Callable[[str], None]
@@ -39,15 +42,21 @@ def propose(
 
     Raises ModelError saying why there is none, or that fewer boards do; BudgetError if the full plan breaks a budget.
     """
-    search, found = _fastest(network, cluster, masters, progress)
-    used, count = len(found.steps), len(cluster.boards)
-    if used < count:
-        fewer = Cluster(cluster.boards[:used], cluster.links[: used - 1])
-        raise ModelError(
-            f"cluster: {count} boards, but the fastest plan found fills {used} ({found.pace:,} cycles a sample), "
-            f"and no board may be empty; take {fewer}"
-        )
-    return Proposal(_full(search, found, progress))
+    for reserve in RESERVES:
+        search, found = _fastest(network, cluster, masters, progress, reserve)
+        used, count = len(found.steps), len(cluster.boards)
+        if used < count:
+            fewer = Cluster(cluster.boards[:used], cluster.links[: used - 1])
+            raise ModelError(
+                f"cluster: {count} boards, but the fastest plan found fills {used} ({found.pace:,} cycles a sample), "
+                f"and no board may be empty; take {fewer}"
+            )
+        try:
+            return Proposal(_full(search, found, progress))
+        except BudgetError:
+            if reserve == RESERVES[-1]:
+                raise
+    raise AssertionError("no reserve")
 
 
 def propose_for_rate(
@@ -102,7 +111,9 @@ def _at_most(
     return search, found
 
 
-def _fastest(network: Network, cluster: Cluster, masters: str, progress: Progress) -> tuple[Search, Found]:
+def _fastest(
+    network: Network, cluster: Cluster, masters: str, progress: Progress, reserve: float = 0.0
+) -> tuple[Search, Found]:
     """The best of all ways to store it, the earliest of equals. Raises ModelError if there is none."""
     if problems := pin_problems(network, cluster):
         raise ModelError(problems)
@@ -110,7 +121,7 @@ def _fastest(network: Network, cluster: Cluster, masters: str, progress: Progres
     ways = _candidates(network, cluster, masters)
     for number, storages in enumerate(ways):
         progress(f"searching, {cluster}, storage {number + 1} of {len(ways)}")
-        search = Search(network, cluster, storages)
+        search = Search(network, cluster, storages, reserve=reserve)
         found = search.run()
         if found is not None and (best is None or found.pace < best[1].pace):
             best = search, found

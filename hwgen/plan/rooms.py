@@ -12,8 +12,6 @@ __all__ = ["NEVER", "Dealt", "Load", "Memories", "Memory", "Room", "deal", "load
 
 SHALLOW = 2048
 """Words beyond which a memory never goes to distributed RAM."""
-DEEP = 400.0
-"""LUTs a block RAM beyond which distributed RAM is no help."""
 CHEAP = 40.0
 """LUTs for which a block RAM is given up without need."""
 NEVER = 1e9
@@ -42,7 +40,7 @@ class Load:
     the kind that would hold it; NEVER where the device has none. ``tables``: LUTs of memories that are read without a
     clock, which nothing else can hold.
 
-    ``floor``: block RAMs of the memories that are too deep for distributed RAM and have no ultra RAM to go to.
+    ``floor``: block RAMs of the memories of which distributed RAM holds none and that have no ultra RAM to go to.
     """
 
     dsp: int
@@ -52,6 +50,28 @@ class Load:
     mems: tuple[tuple[int, float, float, float], ...]
     floor: float
     tables: int
+
+    def with_memories(self, device: Device, memories: Memories) -> Load:
+        """The same load with more memories."""
+        rams = rams_of(device)
+        mems, floor, tables = [*self.mems], self.floor, self.tables
+        for _, count, depth, width, reads, asynchronous in memories:
+            if asynchronous:
+                taken = rams.taken(depth, width, "distributed", reads, True)
+                tables += count * (taken.tables + taken.lut)
+                continue
+            blocks = ultra = luts = NEVER
+            if device.bram:
+                blocks = rams.taken(depth, width, "block", reads).bram
+            if device.uram:
+                ultra = float(rams.taken(depth, width, "ultra", reads).uram)
+            if depth <= SHALLOW:
+                taken = rams.taken(depth, width, "distributed", reads)
+                luts = float(taken.tables + taken.lut)
+            mems.append((count, blocks, ultra, luts))
+            floor += count * blocks if luts > device.lut_ram and not device.uram else 0.0
+        listed = (*self.memories, *memories)
+        return Load(self.dsp, self.luts, self.ffs, listed, tuple(mems), floor, tables)
 
 
 @dataclass(frozen=True)
@@ -81,24 +101,7 @@ def room_of(board: Board) -> Room:
 
 def load_of(device: Device, dsp: int, logic: tuple[int, int], memories: Memories) -> Load:
     """A load from its DSPs, its LUTs and flip-flops, and its memories."""
-    rams = rams_of(device)
-    mems, floor, tables = [], 0.0, 0
-    for _, count, depth, width, reads, asynchronous in memories:
-        if asynchronous:
-            taken = rams.taken(depth, width, "distributed", reads, True)
-            tables += count * (taken.tables + taken.lut)
-            continue
-        blocks = ultra = luts = NEVER
-        if device.bram:
-            blocks = rams.taken(depth, width, "block", reads).bram
-        if device.uram:
-            ultra = float(rams.taken(depth, width, "ultra", reads).uram)
-        if depth <= SHALLOW:
-            taken = rams.taken(depth, width, "distributed", reads)
-            luts = float(taken.tables + taken.lut)
-        mems.append((count, blocks, ultra, luts))
-        floor += count * blocks if luts >= DEEP * blocks and not device.uram else 0.0
-    return Load(dsp, *logic, memories, tuple(mems), floor, tables)
+    return Load(dsp, *logic, (), (), 0.0, 0).with_memories(device, memories)
 
 
 def deal(room: Room, loads: Sequence[Load]) -> Dealt:

@@ -204,7 +204,8 @@ class _Summary:
                 array = f"{name}.forward{' and backward' if backs else ''}"
                 names += [(choice.cycles, array), (choice.busy, f"{name}.x or pool")]
         for board in range(len(self.found.steps) - 1):
-            crossing = line.words(board, self.found.steps[board].end, self.turns)
+            end = self.found.steps[board].end
+            crossing = line.words(board, end, self.found.steps[board].shares[-1].turns)
             for way, words in zip(("down", "up"), crossing, strict=True):
                 rate = line.gbps(board, words, 1) / line.room_gbps[board]
                 names.append((max(words, math.ceil(rate)), f"link {board}.{way}"))

@@ -13,15 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir.stage import Stage
+from ..ir.window import Window2d
+from .fold import Folding
+from .part import Part, part_stage
 from .pixels import needed_pixels, pool_geometry, touching_pixels
-from .plan import StagePlan
+from .plan import Depths, StagePlan
 from .rows import Rows
 
-__all__ = ["with_turn_depths"]
+__all__ = ["turn_rows", "with_turn_depths"]
 
 Ints = NDArray[np.int64]
 PERIOD = 1 << 40
 """Units of time of a sample."""
+COARSE = 4
+"""Pixels of a row where rows are asked for."""
 SAMPLES = 4
 """So many samples show the most that waits: nothing waits longer than two."""
 
@@ -85,14 +90,40 @@ def _own_times(arrival: Ints, needs: Ints) -> tuple[Ints, Ints]:
 def with_turn_depths(whole: Stage, parts: Sequence[StagePlan], trips: Sequence[float]) -> list[StagePlan]:
     """The parts of a stage cut by rows with depths for what waits; ``trips[p]``: share of a sample's time that a way to
     a neighbour of part p and back takes."""
-    found = [dict(each) for each in _forward(whole, parts)]
-    if not (whole.frozen and whole.dx is None):
-        for depths, more in zip(found, _backward(whole, parts), strict=True):
-            depths.update(more)
+    found = _turn_depths(whole, parts)
     return [
         replace(planned, depths=replace(planned.depths, **_with_margins(planned, depths, trip)))
         for planned, depths, trip in zip(parts, found, trips, strict=True)
     ]
+
+
+def _turn_depths(whole: Stage, parts: Sequence[StagePlan]) -> list[dict[str, int]]:
+    """Most pixels that wait in each FIFO of each part, by the field of Depths."""
+    found = _forward(whole, parts)
+    if not (whole.frozen and whole.dx is None):
+        for depths, more in zip(found, _backward(whole, parts), strict=True):
+            depths.update(more)
+    return found
+
+
+def turn_rows(whole: Stage, deal: tuple[int, ...], count: int) -> list[dict[str, float]]:
+    """The same in rows, without margins, to a part of a row: those of a stage that is COARSE pixels wide."""
+    pool = _narrow(whole.pool) if whole.pool is not None else None
+    narrow = replace(whole, window=_narrow(whole.window), pool=pool)
+    least, found = Depths(1, 1, 1, 1, 1, 1, 1), []
+    for index in range(count):
+        part = Part("rows", index, count, 0, sum(deal[index::count]), deal)
+        folding = Folding(1, whole.cin, whole.N, 1)
+        found.append(StagePlan(part_stage(narrow, part, 0), folding, (1, 1), least, part))
+    return [
+        {name: pixels / COARSE for name, pixels in depths.items()} for depths in _turn_depths(narrow, found)
+    ]
+
+
+def _narrow(window: Window2d) -> Window2d:
+    (kernel, _), (stride, _), (dilation, _) = window.kernel, window.stride, window.dilation
+    pads = window.pads[0], 0, window.pads[2], 0
+    return Window2d(window.height, COARSE, (kernel, 1), (stride, 1), pads, (dilation, 1))
 
 
 def _with_margins(planned: StagePlan, depths: dict[str, int], trip: float) -> dict[str, int]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ..layout import Storage
 from .cost import Line
+from .held import Flight
 from .layer import Share
-from .memory import Flight
 from .price import Prices
 
 __all__ = ["NO_BOUND", "Bound", "lower_bound"]

@@ -12,8 +12,8 @@ from ...target import Cluster, Device
 from .. import latency as L
 from ..budget import LINK_SHARE
 from ..chain import FRAME_WORDS
-from ..rooms import Load, Memories, load_of, room_of
-from .layer import TURN_ROWS, Layer, Share, ceil_div, layers_of
+from ..rooms import Load, Memories, Room, load_of, room_of
+from .layer import Layer, Share, ceil_div, layers_of, rows_read
 from .logic import board_base
 from .price import Taken
 from .traffic import words_across, words_between
@@ -22,26 +22,37 @@ from .walk import Place, Step
 __all__ = ["Line"]
 
 MOST_IMAGE_LANES = 64
-MOST_TURNS = 4
-"""Turns that a board's rows come in even where each is shorter than TURN_ROWS: the next turn waits for all others."""
+LEAST = 0.35
+"""Least rows of a part, as a share of those that all multipliers of the largest board keep busy."""
+SHARE = 0.7
+"""Share of a board's memory for the rows of a part, to weigh turns by."""
+IN_FLIGHT = 2.8
+"""Samples in flight of a stage near the host, to weigh turns by."""
 CROSSED = 0.9
 """Share of an axis's places that a link must carry, so that the layer need not be cut by rows."""
 
 
 class Line:
-    """What the search knows of a network and a cluster, whatever the pace."""
+    """What the search knows of a network and a cluster, whatever the pace.
 
-    def __init__(self, network: Network, cluster: Cluster):
-        self.network, self.cluster = network, cluster
+    ``rooms`` of its boards; ``longer`` with those of ``spare`` boards more like the last one, for walks that show what
+    a longer chain would need. ``reserve``: share of block and ultra RAM that stays free.
+    """
+
+    def __init__(self, network: Network, cluster: Cluster, spare: int = 0, reserve: float = 0.0):
+        self.network, self.cluster, self.count = network, cluster, len(cluster.boards)
+        self.boards = (*cluster.boards, *[cluster.boards[-1]] * spare)
+        self.links = (*cluster.links, *cluster.links[-1:] * spare)
         self.layers: list[Layer] = layers_of(network)
         same: dict[Device, Device] = {}
-        self.rooms = [
-            replace(room_of(board), device=same.setdefault(board.device, board.device))
-            for board in cluster.boards
+        self.longer = [
+            _reserved(replace(room_of(board), device=same.setdefault(board.device, board.device)), reserve)
+            for board in self.boards
         ]
+        self.rooms = self.longer[: self.count]
         self.clock = min(board.device.clock_mhz for board in cluster.boards)
-        self.room_gbps = [link.payload_gbps * LINK_SHARE for link in cluster.links]
-        self.bases = [self._base(board) for board in range(len(cluster.boards))]
+        self.room_gbps = [link.payload_gbps * LINK_SHARE for link in self.links]
+        self.bases = [self._base(board) for board in range(len(self.boards))]
         self.loss = float(L.loss_cycles(network.loss))
         self.hop = max(
             (L.LINK + L.LINK_SPREAD + link.latency * self.clock / link.clock_mhz for link in cluster.links),
@@ -54,7 +65,7 @@ class Line:
         """A board's link ends: replay memory and receive buffers for a round trip at full rate, twice for depths that
         are powers of two."""
         found: Memories = ()
-        for link in self.cluster.links[max(0, board - 1) : board + 1]:
+        for link in self.links[max(0, board - 1) : board + 1]:
             # Of a slow link fewer words come than cycles pass.
             rate = min(1.0, link.clock_mhz / self.clock)
             trip = math.ceil(
@@ -65,9 +76,9 @@ class Line:
                 ("replay", 1, replay, link.width, 1, False),
                 ("received", 4, ceil_div(trip, 2), link.width, 1, False),
             )
-        widths = [link.width for link in self.cluster.links[max(0, board - 1) : board + 1]]
-        logic = board_base(widths, board == len(self.cluster.boards) - 1)
-        return load_of(self.cluster.boards[board].device, 0, logic, found)
+        widths = [link.width for link in self.links[max(0, board - 1) : board + 1]]
+        logic = board_base(widths, board >= self.count - 1)
+        return load_of(self.boards[board].device, 0, logic, found)
 
     def least_pace(self, paced_by_loss: bool) -> int:
         """Cycles a sample below which nothing goes: all multipliers always busy; loss and image."""
@@ -90,16 +101,37 @@ class Line:
             if height * width * ceil_div(channels, n) <= max(pace, height * width)
         )
 
-    def turns(self, pace: int) -> list[int]:
-        """Turns of a cut by rows of every layer: so many that a full board's turn has about TURN_ROWS rows."""
-        found = []
+    def least_rows(self, pace: int, turns: Sequence[int]) -> list[int]:
+        """Rows that a part of each layer cut by rows has at least: one that has few takes as long for each as another
+        for many, and everything behind it waits."""
+        return [
+            max(own, int(LEAST * min(self._most_rows(layer, pace), layer.stage.out_shape[0] / 2)))
+            for layer, own in zip(self.layers, turns, strict=True)
+        ]
+
+    def _most_rows(self, layer: Layer, pace: int) -> float:
+        """Rows of y for which the multipliers of the largest board are enough."""
         room = max(room.dsp for room in self.rooms)
+        each = layer.dsps(self.rooms[0].device.dsp_widths)
+        return layer.stage.out_shape[0] * room * pace / (layer.stage.macs[0] * each)
+
+    def turns(self, pace: int, most_turns: int) -> list[int]:
+        """Turns of a cut by rows of every layer, up to ``most_turns``: those with which the fewest boards hold it,
+        and on them the fewest bits. Parts have whole turns of equal rows: else all wait for the longest one.
+        """
+        room = max(
+            room.bram * room.device.bram_bits + room.uram * room.device.uram_bits for room in self.rooms
+        )
+        found = []
         for layer in self.layers:
-            each = layer.dsps(self.rooms[0].device.dsp_widths)
-            boards = max(1.0, layer.stage.macs[0] * each / (max(1, room) * pace))
-            rows = layer.stage.window.out_height / boards
-            most = max(1, int(rows / (2 * layer.conv_rows)))
-            found.append(max(1, min(most, max(MOST_TURNS, round(rows / TURN_ROWS)))))
+            height = layer.stage.out_shape[0]
+            most = max(1, min(int(self._most_rows(layer, pace)), height // 2))
+            found.append(
+                min(
+                    (_parts(layer, most, turns, SHARE * room), turns)
+                    for turns in range(1, min(most_turns, most) + 1)
+                )[1]
+            )
         return found
 
     def few_rows(self, pace: int, turns: Sequence[int]) -> list[list[str]]:
@@ -142,10 +174,11 @@ class Line:
             return share.axis == pin.split and (share.low, share.high) in pairwise(bounds)
         return True
 
-    def words(self, board: int, place: Place, turns: Sequence[int]) -> tuple[int, int]:
-        """Link words a sample behind ``board`` at a place, away from the host and towards it."""
-        width = self.cluster.links[board].width
-        count = turns[place.layer] if place.axis == "rows" else 1
+    def words(self, board: int, place: Place, turns: int) -> tuple[int, int]:
+        """Link words a sample behind ``board`` at a place, away from the host and towards it; ``turns`` of the layer
+        there, if it is cut by rows."""
+        width = self.links[board].width
+        count = turns if place.axis == "rows" else 1
         key = (width, place, count)
         if key not in self._words:
             if place.done:
@@ -157,21 +190,50 @@ class Line:
 
     def gbps(self, board: int, words: int, pace: int) -> float:
         """Gb/s of link words at a pace."""
-        return words * self.cluster.links[board].width * self.clock / pace / 1e3
+        return words * self.links[board].width * self.clock / pace / 1e3
 
     def crosses(self, board: int, place: Place, pace: int, turns: Sequence[int]) -> bool:
         """Whether the link behind a board carries what crosses at a place."""
-        if board >= len(self.cluster.links):
+        if board >= len(self.links):
             return False
-        words = max(self.words(board, place, turns))
+        words = max(self.words(board, place, turns[place.layer]))
         return words <= pace and self.gbps(board, words, pace) <= self.room_gbps[board]
 
     def pace_of(self, steps: Sequence[Step], taken: Sequence[Taken], pace: int, floor: int) -> int:
         """Cycles a sample of the slowest engine, stream or link of a plan made for ``pace``."""
-        turns = self.turns(pace)
         busy = [choice.busy for each in taken for choice in each.choices]
         for board, step in enumerate(steps[:-1]):
-            words = max(self.words(board, step.end, turns))
-            rate = words * self.cluster.links[board].width * self.clock / 1e3 / self.room_gbps[board]
+            words = max(self.words(board, step.end, step.shares[-1].turns))
+            rate = words * self.links[board].width * self.clock / 1e3 / self.room_gbps[board]
             busy += [words, math.ceil(rate)]
         return min(pace, max(floor, *busy))
+
+
+def _reserved(room: Room, share: float) -> Room:
+    return replace(room, bram=int(room.bram * (1 - share)), uram=int(room.uram * (1 - share)))
+
+
+def _parts(layer: Layer, most: int, turns: int, room: float) -> tuple[int, float]:
+    """About how many parts a layer has if each has at most ``most`` rows in so many equal turns and ``room`` bits, and
+    the bits of one."""
+    height = layer.stage.out_shape[0]
+    for rows in range(most // turns * turns, 0, -turns):
+        parts = ceil_div(height, rows)
+        bits = _row_bits(layer, rows * layer.conv_rows, parts, turns)
+        if bits <= room or rows == turns:
+            return parts, bits
+    raise AssertionError(f"{turns} turns of at most {most} rows")
+
+
+def _row_bits(layer: Layer, rows: int, parts: int, turns: int) -> float:
+    """About the bits that a part with so many rows of the convolution holds if they come in ``turns``: x in flight,
+    halos included, for as much longer as turns wait; and what waits for its turn."""
+    stage, window = layer.stage, layer.stage.window
+    bits = window.width * stage.in_channels
+    waits = 2 * (1 - 1 / parts) / turns
+    x_rows = rows * window.stride[0] + turns * max(0, rows_read(stage, 1, 1) - window.stride[0])
+    y_bits = stage.out_shape[1] * stage.out_channels / layer.conv_rows
+    waiting = rows / turns * (bits * stage.x.width + y_bits * (1.5 * stage.y.width + stage.dy.width))
+    if stage.dx is not None:
+        waiting += rows / turns * bits * (0.5 * stage.col_bits + 1.5 * stage.dx.width)
+    return x_rows * bits * stage.x.width * (IN_FLIGHT + waits) + waiting

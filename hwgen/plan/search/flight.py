@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...ir.stage import Stage
 from .. import latency as L
-from ..rows import deal_evenly
+from ..rows import Rows, deal_evenly
+from ..turns import turn_rows
+from .held import Flight, Waits
 from .layer import Layer, Share
-from .memory import Flight
 
 __all__ = ["SAMPLES", "flights", "passages"]
 
 Floats = NDArray[np.float64]
+OTHERS = ("y_before", "sums", "back", "dx", "dx_behind", "conv", "conv_in", "unpooled")
+"""Fields of Waits in rows, after those that are shares."""
+TURN_MARGIN = 0.3
+"""Rows that blocks and pipelines take of a FIFO beyond what coarse pixels show."""
 SAMPLES = 10
 """Samples of the timeline; the last is taken as steady state."""
 
@@ -162,13 +169,38 @@ class _Timeline:
         window = stretch.layer.stage.window
         owner = self._owner(stretch, window.out_height)
         x_row = np.clip(np.arange(window.out_height) * window.stride[0], 0, window.height - 1)
-        most = [0.0, 0.0]
-        for part in range(len(stretch.shares)):
+        found: list[Flight] = []
+        for part, waits in enumerate(_waits(stretch, 2 * self.hop / self.pace)):
             own = np.flatnonzero(owner == part)
             kept = _most(self.x[k][:, x_row[own]].reshape(-1), self.back[k][:, own].reshape(-1))
             bits = _most(self.conv[k][:, own].reshape(-1), masked[:, own].reshape(-1))
-            most = [max(most[0], kept / len(own)), max(most[1], bits / len(own))]
-        return Flight(most[0], most[1], most[1])
+            found.append(Flight(kept / len(own), bits / len(own), bits / len(own), waits))
+        return Flight.of_parts(found)
+
+
+def _waits(stretch: _Stretch, trip: float) -> list[Waits]:
+    """What waits for its turn in every part; ``trip``: share of a sample's time to a neighbour and back."""
+    stage = stretch.layer.stage
+    deal = deal_evenly([share.size for share in stretch.shares], stretch.shares[0].turns)
+    rows = Rows(stage, deal, len(stretch.shares))
+    found = []
+    for part, waiting in enumerate(_turn_rows(stage, deal, len(stretch.shares))):
+        x, y = len(rows.x(part)), stretch.shares[part].size
+        margin = TURN_MARGIN + trip * stage.window.height
+
+        def of(
+            name: str, rows: int = 1, waiting: dict[str, float] = waiting, margin: float = margin
+        ) -> float:
+            return (waiting[f"turn_{name}"] + margin) / rows if f"turn_{name}" in waiting else 0.0
+
+        others = (of(name) for name in OTHERS)
+        found.append(Waits(of("x", x), of("y", y), of("dy", y), *others))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _turn_rows(stage: Stage, deal: tuple[int, ...], count: int) -> list[dict[str, float]]:
+    return turn_rows(stage, deal, count)
 
 
 def flights(

@@ -15,8 +15,6 @@ __all__ = ["AXES", "Layer", "Share", "ceil_div", "layers_of", "rows_read"]
 
 AXES = ("output_channels", "input_channels", "groups", "rows")
 """Axes along which the search cuts, in the order in which equal choices are preferred."""
-TURN_ROWS = 6
-"""Rows of the convolution that a turn of a cut by rows should have: fewer repeat more rows, more wait longer."""
 MOST_B = 16
 USUAL_B = 8
 """Pixels of a block: a memory word is then read and written once in so many cycles."""

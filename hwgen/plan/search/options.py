@@ -15,9 +15,12 @@ from .layer import Layer, ceil_div, rows_read
 __all__ = ["Choice", "Sizes", "choices", "sizes_of"]
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 MOST_CHOICES = 10
 SLACK = 1.8
 """Foldings with so many times the fewest PEs are considered: they may fill memories better."""
+SAMPLES, TURN = 3.0, 0.12
+"""Samples in flight, and the share of a part's rows that waits for its turn, for a first measure of memory."""
 TILE_ROWS, TILE_COLUMNS = 9, 8
 
 
@@ -143,6 +146,7 @@ def choices(
     least = int(pes[fits].min())
     near = np.flatnonzero(fits & (pes <= SLACK * least + 8))
     blocks = _blocks(depth[near], pes[near], word)
+    blocks += _buffers(layer, axis == "rows", sizes, u[near], pc[near], cgs[near], fn[near])
     order = np.lexsort((-pc[near], u[near], blocks, pes[near]))
     found: list[Choice] = []
     best = float("inf")
@@ -160,10 +164,40 @@ def choices(
     return found
 
 
-def _blocks(depth: Ints, pes: Ints, word: int) -> NDArray[np.float64]:
-    """Block RAMs of 512 × 72 that the weights take, or what distributed RAM in words of 64 takes of them, whichever is
+def _blocks(depth: Ints, pes: Ints, word: int) -> Floats:
+    """Block RAMs of 512 × 72 that the weights take, or what distributed RAM in words of 32 takes of them, whichever is
     less: a first measure only."""
     block = np.ceil(depth / 512) * 512
-    distributed = np.ceil(depth / 64) * 64 * 1.6
-    blocks: NDArray[np.float64] = np.minimum(block, distributed) * pes * word / 36864
+    distributed = np.ceil(depth / 32) * 32 * 1.6
+    blocks: Floats = np.minimum(block, distributed) * pes * word / 36864
     return blocks
+
+
+def _buffers(layer: Layer, in_turns: bool, sizes: Sizes, u: Ints, chunk: Ints, cgs: Ints, fn: Ints) -> Floats:
+    """The same of the row buffers, whose words hold a chunk's channels in as many banks as it has positions: wide ones
+    leave block RAM empty."""
+    stage = layer.stage
+    window, (kh, kw) = stage.window, stage.window.kernel
+    down, across = np.where(u == window.positions, kh, 1), np.where(u > 1, kw, 1)
+    pc: Floats = chunk.astype(np.float64)
+    row: Floats = cgs.astype(np.float64) * sizes.groups * np.ceil(window.width / across)
+    near = (2 if in_turns else 1) * kh + 1
+    few: Floats = np.ceil(near / down) * row
+    found = _shaped(few, pc * stage.x.width)
+    if not stage.frozen:
+        kept: Floats = np.ceil(SAMPLES * sizes.x_rows / down) * row
+        found += _shaped(kept, pc * stage.x.width)
+    if stage.dx is not None:
+        found += np.where(fn > 1, 1.0, 2.0) * _shaped(few, pc * stage.col_bits)
+    buffers: Floats = found * down * across
+    if in_turns and stage.dx is not None:
+        waits: Floats = np.ceil(TURN * sizes.x_rows) * sizes.groups * cgs.astype(np.float64) * window.width
+        buffers += 2 * _shaped(waits, pc * stage.col_bits)
+    return buffers
+
+
+def _shaped(depth: Floats, width: Floats) -> Floats:
+    """Block RAMs of a memory in the shape of which it takes the fewest."""
+    shapes = ((512, 72), (1024, 36), (2048, 18), (4096, 9))
+    found: Floats = np.min([np.ceil(depth / words) * np.ceil(width / bits) for words, bits in shapes], axis=0)
+    return found

@@ -9,12 +9,16 @@ from itertools import product
 from ...target import Device
 from ..layout import Storage
 from ..rooms import Dealt, Load, Room, deal, load_of
+from .held import Flight
 from .layer import Layer, Share
 from .logic import part_logic
-from .memory import Flight, memories
+from .memory import Buffers
 from .options import Choice, choices, sizes_of
 
-__all__ = ["Prices", "Taken"]
+__all__ = ["Prices", "Standing", "Taken"]
+
+Standing = dict[tuple[object, ...], list[tuple[Choice, Buffers, Load]]]
+"""Foldings of shares at one pace, their memories, and what they take but for samples in flight."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Taken:
 
 @dataclass
 class Prices:
-    """All prices at one pace; ``flights`` and ``storages`` by layer.
+    """All prices at one pace; ``flights`` and ``storages`` by layer; ``standing``: what does not depend on flights.
 
     Devices are told apart as objects: Line makes equal ones one.
     """
@@ -38,29 +42,40 @@ class Prices:
     pace: int
     flights: Sequence[Flight]
     storages: Sequence[Storage]
+    standing: Standing = field(default_factory=dict)
     known: dict[tuple[object, ...], list[tuple[Choice, Load]]] = field(default_factory=dict)
 
     def of(self, device: Device, share: Share) -> list[tuple[Choice, Load]]:
         """Foldings of a share with their loads, fewest multipliers first."""
         layer = self.layers[share.layer]
         last = share.axis != "input_channels" or share.high == layer.axes[share.axis]
-        first = share.low == 0 or share.axis != "rows"
-        key = (id(device), share.layer, share.axis, share.size, share.turns, last, first)
+        ends = (share.low == 0, share.high == layer.axes[share.axis]) if share.axis == "rows" else (last,)
+        key = (id(device), share.layer, share.axis, share.size, share.turns, *ends)
         if key not in self.known:
-            self.known[key] = self._price(device, share, last, first)
+            flight, storage = self.flights[share.layer], self.storages[share.layer]
+            if share.axis == "rows":
+                flight = flight.at(share.low, share.high, layer.axes[share.axis])
+            if key not in self.standing:
+                self.standing[key] = self._standing(device, share, last)
+            self.known[key] = [
+                (choice, load.with_memories(device, buffers.flying(storage, flight)))
+                for choice, buffers, load in self.standing[key]
+            ]
         return self.known[key]
 
-    def _price(self, device: Device, share: Share, last: bool, first: bool) -> list[tuple[Choice, Load]]:
+    def _standing(self, device: Device, share: Share, last: bool) -> list[tuple[Choice, Buffers, Load]]:
         layer, storage = self.layers[share.layer], self.storages[share.layer]
+        first = share.low == 0 or share.axis != "rows"
         sizes = sizes_of(layer, share.axis, share.size, share.turns, first)
         stage = layer.stage
         word = (stage.master.width if storage.master == "here" else stage.w.width) + layer.grad
         each = layer.dsps(device.dsp_widths)
         found = []
         for choice in choices(layer, share.axis, sizes, self.pace, word, not storage.copy):
-            own = memories(layer, share.axis, sizes, choice, self.flights[share.layer], storage, last)
+            buffers = Buffers(layer, share.axis, sizes, choice, last)
             logic = part_logic(layer, sizes, choice, storage, last, share.axis == "rows")
-            found.append((choice, load_of(device, each * choice.pes, logic, own)))
+            load = load_of(device, each * choice.pes, logic, buffers.standing(storage))
+            found.append((choice, buffers, load))
         return found
 
     def take(self, room: Room, shares: Sequence[Share], base: Load) -> Taken | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.stage import Network
@@ -13,9 +14,9 @@ from ..rooms import Room
 from .bound import NO_BOUND, Bound, lower_bound
 from .cost import Line
 from .flight import flights
+from .held import Flight
 from .layer import Share, layers_of
-from .memory import Flight
-from .price import Prices, Taken
+from .price import Prices, Standing, Taken
 from .walk import Costs, Step, walk
 
 __all__ = ["Found", "Search", "fewest_at_all", "fewest_boards", "usual_storages"]
@@ -27,18 +28,35 @@ MOST_PACE = 1 << 40
 """A network that no board holds at this pace has no plan."""
 FEW = 64
 """Paces between one that works and one that does not, up to which every one is tried."""
-ROUNDS = 6
+ROUNDS = 8
 """Times that the samples in flight are worked out anew from the plan."""
 MARGIN = 1.02
 """Room for samples in flight beyond what a plan needed, so that a like one needs no other round."""
+LOOSE = 1.05
+"""What is given beyond so many times the need is worth another round."""
+SPARE = 0.5
+"""Boards beyond those of the cluster, as a share of them, that a walk may use to show what a pace needs in flight."""
 NOMINAL = Flight(1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to walk: ``few_rows``, no cut by rows where links carry one by channels; ``most_turns`` of one."""
+
+    few_rows: bool
+    most_turns: int
+
+
+ANY_ROWS = Way(False, 5)
+WAYS = (Way(True, 5), ANY_ROWS, Way(False, 3))
+"""Few cuts by rows first: each adds samples in flight. Fewer turns keep fewer rows twice, and leave other rests."""
 
 
 @dataclass(frozen=True)
 class Found:
     """A plan: cycles a sample, what every board takes and gives, samples in flight by stage, how stages are stored.
 
-    ``bound`` is a pace that no plan goes below; ``tried`` paces were tried.
+    ``bound`` is a pace that no plan goes below; ``tried`` paces were tried; ``way`` it was found.
     """
 
     pace: int
@@ -48,6 +66,7 @@ class Found:
     storages: tuple[Storage, ...]
     bound: Bound = NO_BOUND
     tried: int = 0
+    way: Way = ANY_ROWS
 
     def shares(self, layers: int) -> list[list[tuple[int, Share, int]]]:
         """(board, share, place of its choice on the board) of every stage."""
@@ -59,33 +78,44 @@ class Found:
 
 
 class Search:
-    """One network on one cluster, with one way to store each stage."""
+    """One network on one cluster, with one way to store each stage; ``reserve``: share of memory that stays free."""
 
     def __init__(
-        self, network: Network, cluster: Cluster, storages: Sequence[Storage], paced_by_loss: bool = True
+        self,
+        network: Network,
+        cluster: Cluster,
+        storages: Sequence[Storage],
+        paced_by_loss: bool = True,
+        reserve: float = 0.0,
     ):
-        self.line = Line(network, cluster)
+        self.count = len(cluster.boards)
+        pinned = any(stage.place.device is not None for stage in network.stages)
+        spare = 0 if pinned or self.count == 1 else math.ceil(SPARE * self.count)
+        self.line = Line(network, cluster, spare, reserve)
         self.storages = tuple(storages)
         self.floor = self.line.least_pace(paced_by_loss)
         self.tried = 0
+        self._standing: tuple[int, Standing] = (0, {})
         self._cut_by_rows = len(cluster.boards) > 1 and any(
             "rows" in layer.axes for layer in self.line.layers
         )
 
     def prices(self, pace: int, flown: Sequence[Flight]) -> Prices:
         """Prices of shares at a pace, with so many samples in flight."""
-        return Prices(self.line.layers, pace, flown, self.storages)
+        if self._standing[0] != pace:
+            self._standing = pace, {}
+        return Prices(self.line.layers, pace, flown, self.storages, self._standing[1])
 
     def at(
-        self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None, few_rows: bool = False
+        self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None, way: Way = ANY_ROWS
     ) -> Found | None:
-        """The plan with the fewest boards at a pace; None if they do not reach the end.
+        """The plan with the fewest boards at a pace; None if they, or as many boards as ``rooms`` are given, do not
+        reach the end.
 
-        ``few_rows``: no cut by rows where links carry one by channels.
         """
         line, used = self.line, rooms if rooms is not None else self.line.rooms
         prices = self.prices(pace, flown)
-        turns = line.turns(pace)
+        turns = line.turns(pace, way.most_turns)
 
         def take(board: int, shares: tuple[Share, ...]) -> Taken | None:
             if not line.allowed(board, shares):
@@ -98,7 +128,8 @@ class Search:
             lambda board, place: line.crosses(board, place, pace, turns),
             turns,
             len(used),
-            line.few_rows(pace, turns) if few_rows else [list(layer.axes) for layer in line.layers],
+            line.few_rows(pace, turns) if way.few_rows else [list(layer.axes) for layer in line.layers],
+            line.least_rows(pace, turns),
             line.pinned,
         )
         self.tried += 1
@@ -108,7 +139,9 @@ class Search:
             return None
         taken = [take(board, step.shares) for board, step in enumerate(steps)]
         assert all(each is not None for each in taken)
-        return Found(pace, tuple(steps), tuple(each for each in taken if each), tuple(flown), self.storages)
+        return Found(
+            pace, tuple(steps), tuple(each for each in taken if each), tuple(flown), self.storages, way=way
+        )
 
     def needed(self, found: Found) -> list[Flight]:
         """Samples in flight of a plan."""
@@ -119,21 +152,28 @@ class Search:
         return flights(self.line.layers, pairs, found.pace, self.line.hop, self.line.loss)
 
     def steady(self, pace: int, near: Sequence[Flight] | None = None) -> Found | None:
-        """As :meth:`at`, with as many samples in flight as the plan itself needs; few cuts by rows if that works."""
-        if self._cut_by_rows and (found := self._steady(pace, near, True)) is not None:
-            return found
-        return self._steady(pace, near, False)
+        """As :meth:`at`, with as many samples in flight as the plan itself needs; the first of WAYS that works."""
+        for way in WAYS if self._cut_by_rows else (ANY_ROWS,):
+            if (found := self._steady(pace, near, way)) is not None:
+                return found
+        return None
 
-    def _steady(self, pace: int, near: Sequence[Flight] | None, few_rows: bool) -> Found | None:
-        flown = list(near) if near is not None else [NOMINAL] * len(self.line.layers)
+    def _steady(self, pace: int, near: Sequence[Flight] | None, way: Way) -> Found | None:
+        flown, unsteady = list(near) if near is not None else [NOMINAL] * len(self.line.layers), 0
         for _ in range(ROUNDS):
-            found = self.at(pace, flown, few_rows=few_rows)
+            found = self.at(pace, flown, self.line.longer, way)
             if found is None:
                 return None
-            need = self.needed(found)
-            if self._flies(found):
-                return found
-            flown = [_above(n, f) for n, f in zip(need, flown, strict=True)]
+            need, fits = self.needed(found), len(found.steps) <= self.count
+            if _flies(found, need):
+                if fits:
+                    return found
+                if not _loose(found, need):
+                    return None
+            # A plan that needs more than it was given may be followed by one that needs less, and so on.
+            unsteady += fits
+            more = [n.times(MARGIN) for n in need]
+            flown = [_above(n, f) for n, f in zip(more, flown, strict=True)] if unsteady > 2 else more
         return None
 
     def run(self) -> Found | None:
@@ -169,14 +209,14 @@ class Search:
 
         What is found with fewer boards stays if the network has no more parts.
         """
-        rooms, count = self.line.rooms, len(self.line.rooms)
+        rooms, count = self.line.rooms, self.count
         low, high = 0.0, 1.0
         while len(found.steps) < count and high - low > 1e-3:
             middle = (low + high) / 2
-            spread = self.at(found.pace, found.flights, [_narrow(room, middle) for room in rooms])
+            spread = self.at(found.pace, found.flights, [_narrow(room, middle) for room in rooms], found.way)
             if spread is None:
                 low = middle
-            elif self._flies(spread):
+            elif _flies(spread, self.needed(spread)):
                 found, high = spread, middle
             else:
                 break
@@ -184,16 +224,12 @@ class Search:
         while len(found.steps) < count and last - first > 1:
             middle_board = (first + last) // 2
             narrow = [_narrow(room, low if k < middle_board else high) for k, room in enumerate(rooms)]
-            spread = self.at(found.pace, found.flights, narrow)
-            if spread is None or not self._flies(spread):
+            spread = self.at(found.pace, found.flights, narrow, found.way)
+            if spread is None or not _flies(spread, self.needed(spread)):
                 last = middle_board
             else:
                 found, first = spread, middle_board
         return found
-
-    def _flies(self, found: Found) -> bool:
-        """Whether a plan has room for its samples in flight."""
-        return all(_within(n, f) for n, f in zip(self.needed(found), found.flights, strict=True))
 
     def _pace(self, found: Found) -> int:
         return self.line.pace_of(found.steps, found.taken, found.pace, self.floor)
@@ -203,13 +239,30 @@ def _narrow(room: Room, share: float) -> Room:
     return replace(room, dsp=max(1, int(room.dsp * share)))
 
 
-def _within(need: Flight, given: Flight) -> bool:
-    return need.x <= given.x and need.masks <= given.masks and need.argmax <= given.argmax
+def _pairs(found: Found, need: Sequence[Flight]) -> Iterator[tuple[Flight, Flight]]:
+    """What is needed and what was given, of every stage or kind of part of one."""
+    for needs, given in zip(need, found.flights, strict=True):
+        mine = needs.parts or (needs,)
+        yield from zip(
+            mine, given.parts if needs.parts and given.parts else (given,) * len(mine), strict=True
+        )
+
+
+def _flies(found: Found, need: Sequence[Flight]) -> bool:
+    """Whether a plan has room for its samples in flight."""
+    return all(needs.within(given) for needs, given in _pairs(found, need))
+
+
+def _loose(found: Found, need: Sequence[Flight]) -> bool:
+    """Whether a plan was given clearly more than it needs of anything."""
+    return not all(given.within(needs.times(LOOSE)) for needs, given in _pairs(found, need))
 
 
 def _above(need: Flight, given: Flight) -> Flight:
-    pairs = ((need.x, given.x), (need.masks, given.masks), (need.argmax, given.argmax))
-    return Flight(*(max(MARGIN * new, old) for new, old in pairs))
+    """The most of both, part for part if either has parts."""
+    mine, theirs = need.parts or (need,) * 3, given.parts or (given,) * 3
+    parts = tuple(n.most(g) for n, g in zip(mine, theirs, strict=True)) if need.parts or given.parts else ()
+    return replace(need.most(given), parts=parts)
 
 
 def usual_storages(network: Network, copy: bool = True, master: str = "here") -> list[Storage]:

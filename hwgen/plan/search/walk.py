@@ -39,6 +39,8 @@ class Costs:
     turns: Sequence[int]
     boards: int
     axes: Sequence[Sequence[str]]
+    least: Sequence[int] = ()
+    """Rows that a part of a cut by rows has at least, by layer; () 1."""
     wide: bool = False
     """Keep nearer places too: with pins the furthest may be too far."""
 
@@ -131,10 +133,13 @@ def _furthest(
 
     pin = costs.layers[place.layer].stage.place.device
     after = pin[-1] - board if pin is not None else 1
-    most = extent - max(1, after)  # a unit for every board that must have one
+    least = costs.least[place.layer] if costs.least and axis == "rows" else 1
+    most = extent - least * max(1, after)  # enough for every board that must have some
     if bounds := costs.layers[place.layer].bounds:
         most = min((bound for bound in bounds if place.done < bound < extent), default=place.done)
         ends = [most] if most in ends else []
+    elif axis == "rows":
+        ends = [end for end in ends if (end - place.done) % turns == 0 and end - place.done >= least]
     legal = [place.done, *(end for end in ends if end <= most)]
     low, high = 0, len(legal) - 1
     while low < high:
