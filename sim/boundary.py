@@ -89,10 +89,13 @@ class BoundaryStream:
         return values.reshape(-1, self.channel.pixels, self.channel.run)
 
 
-def boundary_streams(plan: Plan, board: int) -> tuple[list[BoundaryStream], list[BoundaryStream]]:
-    """Streams into and out of a board's neighbours that are not the host's ports."""
+def boundary_streams(
+    plan: Plan, board: int, batch: int | None = None
+) -> tuple[list[BoundaryStream], list[BoundaryStream]]:
+    """Streams into and out of a board's neighbours that are not the host's ports; ``batch`` samples make a batch, None:
+    as many as the plan says."""
     sources, sinks = [], []
-    batch = plan.network.update.batch
+    batch = batch or plan.network.update.batch
     for side, index in (("up", board - 1), ("down", board)):
         if not 0 <= index < len(plan.links):
             continue
@@ -236,10 +239,11 @@ class Recording:
 
 def record(
     plan: Plan, board: int, parameters: Parameters, images: Ints, labels: Ints, trained: Sequence[Ints],
-    evaluated: Ints | None,
+    evaluated: Ints | None, batch: int | None = None,
 ) -> Recording:  # fmt: skip
-    """Runs the reference over all batches of a simulation, sample numbers into ``images`` and ``labels``."""
-    sources, sinks = boundary_streams(plan, board)
+    """Runs the reference over all batches of a simulation, sample numbers into ``images`` and ``labels``; ``batch``
+    as boundary_streams has it."""
+    sources, sinks = boundary_streams(plan, board, batch)
     recording = Recording(plan, board, sources, sinks)
     recording.fed = {stream.port: [] for stream in sources}
     recording.wanted = {stream.port: [] for stream in sinks}
@@ -247,11 +251,11 @@ def record(
     for number, samples in enumerate(trained):
         before, step = reference.parameters, reference.step
         trace = reference.train_batch(images[samples], labels[samples])
-        batch = Batch(images[samples], trace.y, before, step, trace)
-        recording.add(f"batch {number}", batch, labels[samples], trace.predictions | trace.losses << 16)
+        found = Batch(images[samples], trace.y, before, step, trace)
+        recording.add(f"batch {number}", found, labels[samples], trace.predictions | trace.losses << 16)
     chunks = [] if evaluated is None else np.split(evaluated, range(AT_ONCE, len(evaluated), AT_ONCE))
     for samples in chunks:
         forward = reference.forward(images[samples])
-        batch = Batch(images[samples], forward.y, reference.parameters, reference.step, None)
-        recording.add("evaluation", batch, labels[samples], forward.predictions)
+        found = Batch(images[samples], forward.y, reference.parameters, reference.step, None)
+        recording.add("evaluation", found, labels[samples], forward.predictions)
     return recording

@@ -24,11 +24,24 @@ from ..plan.registers import GLOBAL
 from .layout import Layout, Words, pack_lanes
 from .ports import Ports
 
-__all__ = ["BOARD_STRIDE", "Outcome", "Program", "Results", "read_outcome", "read_results", "write_program"]
+__all__ = [
+    "ARRAY_WORDS",
+    "BOARD_STRIDE",
+    "Outcome",
+    "Program",
+    "Results",
+    "read_outcome",
+    "read_results",
+    "write_program",
+]
 
 Ints = NDArray[np.int64]
 BOARD_STRIDE = 1 << 16
 """Distance in program.txt between the same register of two boards."""
+
+
+ARRAY_WORDS = {"master": 0, "grad_low": 1, "grad_high": 2}
+"""What the driver reads in a rolled array, past the device's registers."""
 
 
 def _address(board: int, register: str) -> int:
@@ -61,11 +74,35 @@ class Program:
 
     def load(self, register: str, values: Ints, board: int = 0) -> None:
         """Write all ``values`` to one register, one after the other."""
+        self.lines.append(f"load {_address(board, register)} {self._hold(values)}")
+        self.unsettled.add(board)
+
+    def poke_array(self, stage: int, values: Ints, board: int = 0) -> None:
+        """Put weights into a rolled array, those of a PE after those of the one before; its dW become 0."""
+        self.lines.append(f"poke_array {board} {stage} {self._hold(values)}")
+
+    def peek_array(self, stage: int, what: int, count: int, board: int = 0) -> slice:
+        """Read a rolled array (``what`` of ARRAY_WORDS) in that order."""
+        return self._peek(f"peek_array {board} {stage} {what}", count)
+
+    def poke_memory(self, base: int, stride: int, values: Ints, board: int = 0) -> None:
+        """Put elements of ``stride`` bytes into a board's external memory from byte ``base`` on."""
+        self.lines.append(f"poke_memory {board} {base} {stride} {self._hold(values)}")
+
+    def peek_memory(self, base: int, stride: int, bits: int, count: int, board: int = 0) -> slice:
+        """Read signed elements of ``bits`` in the same way."""
+        return self._peek(f"peek_memory {board} {base} {stride} {bits}", count)
+
+    def _hold(self, values: Ints) -> str:
         flat = (np.asarray(values, dtype=np.int64).reshape(-1) & 0xFFFFFFFF).astype(np.uint32)
-        self.lines.append(f"load {_address(board, register)} {self.loaded} {len(flat)}")
         self.words.append(flat)
         self.loaded += len(flat)
-        self.unsettled.add(board)
+        return f"{self.loaded - len(flat)} {len(flat)}"
+
+    def _peek(self, line: str, count: int) -> slice:
+        self.lines.append(f"{line} {count}")
+        self.reads += count
+        return slice(self.reads - count, self.reads)
 
     def read(self, address: int, count: int = 1, step: int = 0, board: int = 0) -> slice:
         """Read ``count`` registers at ``address``, ``address`` + ``step``, ..."""

@@ -35,6 +35,7 @@ from .memory_top import device_simulation
 from .ports import Ports
 from .program import Outcome, read_results, write_program
 from .readback import device_probes
+from .rolled import RolledArray, roll
 from .session import Session, waiting_for
 from .surroundings import read_outputs, read_sink, write_surroundings
 from .verify import Verifier
@@ -78,7 +79,9 @@ class SimOptions:
     memories between batches. ``trace`` is an FST file to write, ``dump`` a directory for the tensors,
     ``watchdog`` the cycles without progress, ``poison`` starts registers and memories without reset at
     random; ``cables`` are the conditions of a chain's links; ``device`` is the one board of it to simulate,
-    against what crosses its links by the reference.
+    against what crosses its links by the reference. ``batch`` samples make a batch, up to the plan's, which None is.
+    ``timing`` False leaves out the two batches. ``rolled``: models for the arrays (see rolled), and their memories and
+    external memory read and written by the driver itself.
     """
 
     batches: int | None = None
@@ -94,6 +97,9 @@ class SimOptions:
     poison: bool = False
     cables: CableOptions = IDEAL
     device: int | None = None
+    batch: int | None = None
+    timing: bool = True
+    rolled: bool = False
 
 
 def simulate(
@@ -118,22 +124,24 @@ def simulate(
     if options.simulator not in SIMULATORS:
         raise ToolError(f"simulator: no {options.simulator}; there are {', '.join(SIMULATORS)}")
     plan, sinks, chain = build.plan, [], None
+    _check_batch(plan, options.batch)
     if options.device is not None:
         plan, chain = _alone(plan, options.device), plan
-        sinks = boundary_streams(plan, options.device)[1]
+        sinks = boundary_streams(plan, options.device, options.batch)[1]
+    files, arrays = _rolled(plan, build.files, options)
     session = Session.prepare(
         plan, build.parameters, build.dataset, sinks=sinks, chain=chain,
         batches=options.batches, epochs=options.epochs, evaluate=options.evaluate,
-        gradients=options.gradients, seed=options.seed,
+        gradients=options.gradients, seed=options.seed, batch=options.batch, timing=options.timing,
+        backdoor=options.rolled,
     )  # fmt: skip
     if not session.program.fed:
         Comparison().finish()
     around = recording = None
-    files: Mapping[str, str] = build.files
     if options.device is not None:
         recording = record(
             build.plan, options.device, build.parameters, session.images, session.labels, session.trained,
-            session.evaluated,
+            session.evaluated, options.batch,
         )  # fmt: skip
         files, ports, around = alone_simulation(
             plan, files, options.cables, options.seed, recording, options.stall
@@ -151,7 +159,7 @@ def simulate(
         write_program(directory, session.program, ports, layout, session.images, session.labels)
         if around is not None:
             write_surroundings(directory, around, ports)
-        outcome = _drive(plan, files, session, ports, directory, options, progress)
+        outcome = _drive(plan, files, arrays, session, ports, directory, options, progress)
         outputs = read_outputs(directory) if around is not None else {}
         _check_outcome(outcome, session, options, outputs)
         results = read_results(directory)
@@ -176,6 +184,7 @@ def simulate(
         **measure(session, results),
         "seconds": outcome.seconds,
         "simulator": options.simulator,
+        "rolled": options.rolled,
         "accuracy": accuracy,
         "seed": options.seed,
         "build": number,
@@ -193,6 +202,26 @@ def _alone(plan: Plan, device: int) -> Plan:
     return plan.alone(device)
 
 
+def _check_batch(plan: Plan, batch: int | None) -> None:
+    """Raises DataError unless the sums of the plan hold so many samples."""
+    most = plan.network.update.batch
+    if batch is not None and not 1 <= batch <= most:
+        raise DataError(f"batch of {batch} samples; the sums of this build hold 1..{most}, give as many")
+
+
+def _rolled(
+    plan: Plan, files: Mapping[str, str], options: SimOptions
+) -> tuple[Mapping[str, str], Sequence[RolledArray]]:
+    """The Verilog files, with models for arrays if asked for, and those."""
+    if not options.rolled:
+        return files, ()
+    if options.simulator != "verilator":
+        raise ToolError(
+            f"simulator: rolled arrays are C++, which {options.simulator} has no place for; take verilator"
+        )
+    return roll(plan, files)
+
+
 def _no_cables(cables: CableOptions) -> None:
     """Raises BuildError if conditions of cables were given for a single device."""
     if cables != IDEAL:
@@ -202,8 +231,8 @@ def _no_cables(cables: CableOptions) -> None:
 
 
 def _drive(
-    plan: Plan, files: Mapping[str, str], session: Session, ports: Ports, directory: Path, options: SimOptions,
-    progress: Callable[[int, int], None] | None,
+    plan: Plan, files: Mapping[str, str], arrays: Sequence[RolledArray], session: Session, ports: Ports,
+    directory: Path, options: SimOptions, progress: Callable[[int, int], None] | None,
 ) -> Outcome:  # fmt: skip
     """Builds the simulation and runs the program in ``directory``."""
     total = session.program.fed
@@ -228,8 +257,8 @@ def _drive(
     cycles = total * prediction.cycles_per_sample + len(session.trained) * prediction.cycles_per_batch
     cycles += program.loaded * WRITE_CYCLES + program.reads * READ_CYCLES
     fast = cycles >= LONG_RUN
-    choice = BuildOptions(fast=fast, trace=options.trace is not None, poison=options.poison)
-    return run_cpp(build_driver(files, ports, choice), directory, conditions, tell)
+    choice = BuildOptions(fast, options.trace is not None, options.poison, options.rolled)
+    return run_cpp(build_driver(files, ports, choice, arrays), directory, conditions, tell)
 
 
 def _refused(status: int | None, outcome: Outcome) -> None:

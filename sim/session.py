@@ -30,7 +30,7 @@ from ..plan.registers import (
 from ..plan.weights import bias_image, weight_image
 from ..ref.trainer import batches
 from .boundary import BoundaryStream
-from .program import Program
+from .program import ARRAY_WORDS, Program
 
 __all__ = ["FREE_BATCHES", "Held", "Session", "Snapshot", "StageWords", "waiting_for"]
 
@@ -90,6 +90,8 @@ class Session:
     plan: Plan
     images: Ints
     labels: Ints
+    batch: int
+    backdoor: bool = False
     program: Program = field(default_factory=Program)
     build: tuple[slice, ...] = ()
     held: list[Held] = field(default_factory=list)
@@ -110,12 +112,15 @@ class Session:
     def prepare(
         cls, plan: Plan, parameters: Parameters, dataset: Dataset, *, batches: int | None, epochs: int | None,
         evaluate: bool, gradients: bool, seed: int, sinks: Sequence[BoundaryStream] = (), chain: Plan | None = None,
+        batch: int | None = None, timing: bool = True, backdoor: bool = False,
     ) -> Session:  # fmt: skip
-        """Loads ``parameters``, trains ``batches`` held and two free batches, or ``epochs`` free ones, and
-        evaluates.
+        """Loads ``parameters``, trains ``batches`` held and, if ``timing``, two free batches, or ``epochs`` free ones,
+        and evaluates.
 
         ``dataset`` is quantised, ``seed`` orders the samples. Without ``gradients`` nothing is read between
-        batches. Raises DataError if there are fewer training samples than a batch takes, or none to evaluate.
+        batches. ``batch`` samples make a batch, None: as many as the plan says. ``backdoor``: the driver itself reads
+        and writes the memories of arrays, which are rolled, and external memory. Raises DataError if there are fewer
+        training samples than a batch takes, or none to evaluate.
         """
         if evaluate and not len(dataset.test_images):
             raise DataError(
@@ -126,10 +131,13 @@ class Session:
             images.append(dataset.test_images)
             labels.append(dataset.test_labels)
         pictures, classes = np.concatenate(images).astype(np.int64), np.concatenate(labels).astype(np.int64)
-        session = cls(plan, pictures, classes, sinks=sinks, chain=chain, _due=[0] * len(sinks))
+        size = batch or plan.network.update.batch
+        session = cls(
+            plan, pictures, classes, size, backdoor, sinks=sinks, chain=chain, _due=[0] * len(sinks)
+        )
         session._set_up(parameters)
         count = len(dataset.train_images)
-        order = _order(count, plan.network.update.batch, batches, epochs, seed)
+        order = _order(count, size, batches, epochs, seed, timing)
         if batches is not None:
             for samples in islice(order, batches):
                 session._hold(samples, gradients)
@@ -176,18 +184,21 @@ class Session:
             inputs, outputs = planned.part.weights(whole)
             weights, biases = parameters.weights[index], parameters.biases[index]
             own = weights[:, :, inputs, outputs]
-            if region := self._select_region(number):
-                program.load("data", own, region.board)
+            self._load_region(number, own)
             if not here:
                 continue
             if planned.storage.master != "here":
                 own = own >> (planned.stage.master.width - planned.stage.w.width)
-            self._select(i, "master")
-            program.load("data", weight_image(planned.fold, own), planned.board)
+            image = weight_image(planned.fold, own)
+            if self.backdoor:
+                program.poke_array(self.plan.numbers[i], image, planned.board)
+            else:
+                self._select(i, "master")
+                program.load("data", image, planned.board)
             if biases is not None and planned.stage.bias is not None:
                 self._select(i, "bias")
                 program.load("data", bias_image(planned.fold, biases[outputs]).T, planned.board)
-        for name, value in (("rate", update.rate), ("batch", update.batch), ("seed", update.seed)):
+        for name, value in (("rate", update.rate), ("batch", self.batch), ("seed", update.seed)):
             self._write_all(name, value)
 
     def _write_all(self, register: str, value: int) -> None:
@@ -295,16 +306,29 @@ class Session:
         self.program.write("pointer", 0, region.board)
         return region
 
+    def _load_region(self, part: int, masters: Ints) -> None:
+        region = self._select_region(part)
+        if region is not None and self.backdoor and region.external:
+            self.program.poke_memory(region.base, region.stride, masters, region.board)
+        elif region is not None:
+            self.program.load("data", masters, region.board)
+
     def _read_region(self, part: int) -> Words:
         region = self._select_region(part)
         if region is None:
             return None
-        return self.program.read(GLOBAL["data"].address, region.count, board=region.board)
+        data = GLOBAL["data"].address
+        if not (self.backdoor and region.external):
+            return self.program.read(data, region.count, board=region.board)
+        self.program.read(data, board=region.board)  # answered when all updates are in memory
+        return self.program.peek_memory(region.base, region.stride, region.bits, region.count, region.board)
 
     def _read(self, i: int, space: str) -> slice:
         planned = self.plan.stages[i]
         fold = planned.fold
         words = fold.pn * fold.y_words if "bias" in space else fold.pk * fold.pn * fold.depth
+        if self.backdoor and space in ARRAY_WORDS:
+            return self.program.peek_array(self.plan.numbers[i], ARRAY_WORDS[space], words, planned.board)
         self._select(i, space)
         return self.program.read(GLOBAL["data"].address, words, board=planned.board)
 
@@ -333,12 +357,14 @@ class Session:
         )
 
 
-def _order(samples: int, batch: int, held: int | None, epochs: int | None, seed: int) -> Iterator[Ints]:
-    """Sample numbers of every batch: ``epochs`` whole epochs, or ``held`` batches and FREE_BATCHES more, if
-    any."""
+def _order(
+    samples: int, batch: int, held: int | None, epochs: int | None, seed: int, timing: bool
+) -> Iterator[Ints]:
+    """Sample numbers of every batch: ``epochs`` whole epochs, or ``held`` batches and FREE_BATCHES more, if any and
+    ``timing``."""
     if held is None:
         return batches(samples, batch, epochs, seed) if epochs else iter(())
-    wanted = held + FREE_BATCHES if held else 0
+    wanted = held + FREE_BATCHES * timing if held else 0
     needed = -(-wanted // max(1, samples // batch))
     return islice(batches(samples, batch, needed, seed), wanted)
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from ..errors import ToolError
 from ..toolchain import require, tool_environment
 from .cache import cached, content_key
 from .ports import Ports
+from .rolled import RolledArray, glue
 
 __all__ = ["LONG_RUN", "BuildOptions", "build_driver", "run_tool", "write_sources"]
 
 CPP = Path(__file__).parent / "cpp"
+MEMORY_MODEL = "hwgen_memory.sv"
 LONG_RUN = 20_000_000
 """Cycles from which the -O3 build pays, which takes 1.7 times as long and then runs about a tenth faster."""
 
@@ -31,12 +33,14 @@ class BuildOptions:
     """``fast``: -O3 for the host's processor, else -O1, which compiles in about half the time. ``trace``: FST
     waves.
 
-    ``poison``: registers and memories without a reset value start at random, as do unknown values.
+    ``poison``: registers and memories without a reset value start at random, as do unknown values. ``rolled``: the
+    driver reaches memories past the device (cpp/backdoor.h).
     """
 
     fast: bool = True
     trace: bool = False
     poison: bool = False
+    rolled: bool = False
 
     @property
     def verilator(self) -> list[str]:
@@ -44,6 +48,7 @@ class BuildOptions:
         unknown = "unique" if self.poison else "fast"
         arguments = ["-O3", "--x-assign", unknown, "--x-initial", unknown, "--no-timing"]
         arguments += ["-Wno-fatal", "-Wno-lint", "-Wno-style", "-Werror-UNOPTFLAT"]
+        arguments += ["-DHWGEN_BACKDOOR"] if self.rolled else []
         return [*arguments, "--trace-fst"] if self.trace else arguments
 
     @property
@@ -85,14 +90,17 @@ def write_sources(directory: Path, files: Mapping[str, str]) -> list[str]:
     return names
 
 
-def build_driver(files: Mapping[str, str], ports: Ports, options: BuildOptions) -> Path:
-    """The driver's executable for these Verilog files, from the cache or newly built.
+def build_driver(
+    files: Mapping[str, str], ports: Ports, options: BuildOptions, arrays: Sequence[RolledArray] = ()
+) -> Path:
+    """The driver's executable for these Verilog files, from the cache or newly built; ``arrays`` are rolled in them.
 
     Raises ToolError if Verilator, make or g++ is missing or refuses the files.
     """
     verilator, make, compiler = require("verilator"), require("make"), require("g++")
     drivers = {path.name: path.read_text() for path in sorted(CPP.iterdir()) if path.suffix in (".cpp", ".h")}
     drivers["ports.h"] = ports.header()
+    drivers["arrays.h"] = glue(arrays, MEMORY_MODEL in files)
     versions = [run_tool([str(tool), "--version"], Path.cwd(), str(tool)) for tool in (verilator, compiler)]
     texts = [part for name in sorted(files) for part in (name, files[name])]
     texts += [part for name in sorted(drivers) for part in (name, drivers[name])]

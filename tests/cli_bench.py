@@ -57,6 +57,7 @@ SIMULATED = {
     "stages": [{"name": "conv1", "occupancy": {"forward": 1.0, "backward": None, "gradient": 0.125}}],
     "seconds": 0.5,
     "simulator": "verilator",
+    "rolled": False,
     "accuracy": None,
     "links": [],
 }

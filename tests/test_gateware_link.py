@@ -47,7 +47,7 @@ def test_words_arrive_in_order_under_faults(seed):
     Pair(**MIXED, cables=cables, clocks=(10, 9, 11, 10), seed=seed).exchange(COUNTS, stalls=(0.1, 0.2))
 
 
-@pytest.mark.parametrize(("width", "frame_words"), [(128, 1), (256, 63)])
+@pytest.mark.parametrize(("width", "frame_words"), [(128, 1), (256, 63), (1024, 8)])
 def test_other_widths_and_frames(width, frame_words):
     cables = tuple(Cable(width, 4, seed=k, fault=random_faults(k, 0.02, width)) for k in range(2))
     pair = Pair((3, 40), (9,), cables=cables, width=width, frame_words=frame_words, replay_words=64)

@@ -30,7 +30,7 @@ def run(part, bench):
     simulator.run()
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize("width", [32, 64, 128, 256, 384, 1024])
 def test_crc_is_the_usual_one(width):
     part, rng = Crc32(width), np.random.default_rng(width)
 
@@ -293,7 +293,7 @@ def test_verilog_of_an_end():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 65}, "LinkEnd: width 65; 64, 128, 256"),
+        ({"width": 65}, "LinkEnd: width 65; a multiple of 64 up to 1024"),
         ({"tx": ()}, r"Assembler: 0 channels; 1\.\.16"),
         ({"tx": (1,) * 17}, r"Assembler: 17 channels; 1\.\.16"),
         ({"rx": ()}, r"Grants: 0 channels, 0 buffers; 1\.\.16, as many of both"),

@@ -25,6 +25,7 @@ WATCHDOG_CYCLES = 100_000
 ALMOST_NOTHING = 1 << 16
 """Bytes of free space that no tool gets along with."""
 PASSES = ("forward", "backward", "gradient")
+ROLLED = "arrays are models, which hwgen's tests find equal to the emitted ones in every cycle; all else is as emitted"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +79,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         dest="gradients",
         help="do not stop after each batch to read dW and db",
+    )
+    _add_size_arguments(parser)
+
+
+def _add_size_arguments(parser: argparse.ArgumentParser) -> None:
+    large = parser.add_argument_group("large boards")
+    large.add_argument(
+        "--rolled",
+        action="store_true",
+        help="C++ models for the arrays, equal in every cycle; memories are loaded and read past the device",
+    )
+    large.add_argument(
+        "--batch",
+        type=report.positive,
+        metavar="N",
+        help="samples of a batch, up to as many as the model says (default: as many)",
+    )
+    large.add_argument(
+        "--no-timing",
+        action="store_false",
+        dest="timing",
+        help="do not train two more batches behind those of --batches, on which cycles are measured",
     )
 
 
@@ -192,6 +215,9 @@ def _simulate(build: Build, arguments: argparse.Namespace, progress: report.Prog
         watchdog=arguments.watchdog,
         gradients=arguments.gradients,
         device=arguments.device,
+        batch=arguments.batch,
+        timing=arguments.timing,
+        rolled=arguments.rolled,
         cables=CableOptions(
             latency=arguments.latency,
             jitter=arguments.jitter,
@@ -234,6 +260,8 @@ def _text(result: Mapping[str, Any]) -> str:
     rows += [_row(stage["name"], stage["occupancy"]) for stage in result["stages"]]
     rows.append(_row("all", result["occupancy"]))
     lines = [] if result["device"] is None else [f"board {result['device']} alone"]
+    if result["rolled"]:
+        lines.append(ROLLED)
     lines += [
         f"{result['batches']} training batches, {result['samples']} samples",
         f"{result['compared']} integers compared with the reference, all equal",

@@ -134,7 +134,7 @@ inline std::vector<std::vector<std::string>> load_lines(const std::string& path)
 
 struct Op {
     std::string name;
-    uint64_t a[3] = {0, 0, 0};
+    uint64_t a[5] = {0, 0, 0, 0, 0};
 };
 
 inline std::vector<Op> load_program(const std::string& path) {
@@ -142,7 +142,7 @@ inline std::vector<Op> load_program(const std::string& path) {
     std::vector<Op> ops;
     for (const auto& words : load_lines(path)) {
         Op op{words[0]};
-        for (size_t i = 1; i < words.size() && i < 4; ++i) op.a[i - 1] = std::stoull(words[i]);
+        for (size_t i = 1; i < words.size() && i < 6; ++i) op.a[i - 1] = std::stoull(words[i]);
         ops.push_back(op);
     }
     return ops;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "backdoor.h"
 #include "clocks.h"
 #include "io.h"
 #include "ports.h"
@@ -191,6 +192,8 @@ bool Driver::advance() {
     } else if (op.name == "received") {
         if (op.a[0] >= sinks_.size()) fail("no sink " + std::to_string(op.a[0]));
         return sinks_[op.a[0]].count >= op.a[1];
+    } else if (backdoor(op, words_, reads_)) {
+        return true;
     } else if (op.name == "status") {
         polling_ = true;
         if (sent_ == 0 && now_ >= poll_at_ && !command_coin_.stall())

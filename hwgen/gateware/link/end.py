@@ -61,7 +61,7 @@ class LinkEnd(wiring.Component):
         silence: int = 65536,
     ):
         if width not in WIDTHS:
-            raise ValueError(f"LinkEnd: width {width}; {', '.join(map(str, WIDTHS))}")
+            raise ValueError(f"LinkEnd: width {width}; a multiple of {WIDTHS.step} up to {WIDTHS[-1]}")
         self.width, self.rx_depths = width, tuple(rx)
         self.assembler = Assembler(width, tuple(tx), frame_words)
         self.tx_fifos = [Crossing(width, min(TX_WORDS, depth), writer="sync", reader="link") for depth in tx]

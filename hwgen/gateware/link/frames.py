@@ -8,8 +8,8 @@ __all__ = [
     "ACKNOWLEDGE", "CREDIT", "HEADER", "HELLO", "MAX_DEPTH", "MAX_FRAME_WORDS", "SEQUENCE_BITS", "WIDTHS", "Kind",
 ]  # fmt: skip
 
-WIDTHS = (64, 128, 256)
-"""Bits of a link word."""
+WIDTHS = range(64, 1025, 64)
+"""Bits of a link word: those of 1 to 16 lanes."""
 SEQUENCE_BITS = 10
 """Of data frames; at most half of them are on their way."""
 MAX_FRAME_WORDS = 255
