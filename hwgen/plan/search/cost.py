@@ -213,16 +213,25 @@ def _reserved(room: Room, share: float) -> Room:
     return replace(room, bram=int(room.bram * (1 - share)), uram=int(room.uram * (1 - share)))
 
 
-def _parts(layer: Layer, most: int, turns: int, room: float) -> tuple[int, float]:
+def _parts(layer: Layer, most: int, turns: int, room: float) -> tuple[float, float]:
     """About how many parts a layer has if each has at most ``most`` rows in so many equal turns and ``room`` bits, and
-    the bits of one."""
-    height = layer.stage.out_shape[0]
+    the bits of one; infinite where the last part would have too few rows."""
+    height, found = layer.stage.out_shape[0], (math.inf, math.inf)
     for rows in range(most // turns * turns, 0, -turns):
+        if not _comes_out(height, rows, turns, max(turns, math.ceil(LEAST * most))):
+            continue
         parts = ceil_div(height, rows)
         bits = _row_bits(layer, rows * layer.conv_rows, parts, turns)
-        if bits <= room or rows == turns:
-            return parts, bits
-    raise AssertionError(f"{turns} turns of at most {most} rows")
+        found = parts, bits
+        if bits <= room:
+            break
+    return found
+
+
+def _comes_out(height: int, rows: int, turns: int, least: int) -> bool:
+    """Whether parts of ``rows``, behind a first one of whole turns, leave none or ``least`` and more for the last."""
+    rests = ((height - first) % rows for first in range(0, rows, turns))
+    return any(rest == 0 or rest >= least for rest in rests)
 
 
 def _row_bits(layer: Layer, rows: int, parts: int, turns: int) -> float:
