@@ -31,7 +31,7 @@ from hwgen.commands.report import Progress, table
         (["build"], r"hwgen: the following arguments are required: SOURCE, -o; see hwgen build --help"),
         (["build", "x.py"], r"hwgen: the following arguments are required: -o; see hwgen build --help"),
         (["sim", "d", "--turbo"], r"hwgen: unrecognized arguments: --turbo; see hwgen --help"),
-        (["sim", "d", "--batch", "3"], r"hwgen: unrecognized arguments: --batch 3; see hwgen --help"),
+        (["sim", "d", "--images", "3"], r"hwgen: unrecognized arguments: --images 3; see hwgen --help"),
         (
             ["sim", "d", "--batches", "1", "--epochs", "1"],
             r"hwgen: argument --epochs: not allowed with argument --batches; see hwgen sim --help",

@@ -278,20 +278,16 @@ def test_rows_may_be_balanced():
 
 
 @pytest.mark.parametrize(
-    ("place", "b", "pool", "message"),
+    ("place", "b", "message"),
     [
-        (Place((0, 1), "rows"), 3, None, r"conv: rows: blocks of b = 3 pixels cross .* of 4; legal b: \[1, 2, 4\]"),
-        (Place(None, "rows"), 3, None, r"conv: rows: blocks of b = 3 pixels cross .*"),
-        (
-            Place((0, 1), "rows"), 4, Window2d(8, 4, (3, 3), (2, 2)),
-            r"conv: rows: its pool has kernel 3, stride 2, .*; cut it by channels, or .*",
-        ),
-        (Place((0, 1, 2), "rows", (4, 4, 4)), 4, None, r"conv: rows: parts \[2\] of 3 get none of 8 rows; .*"),
-        (Place((0, 2), "rows"), 4, None, r"conv: device=2: no such board, the cluster has 2; give 0\.\.1"),
+        (Place((0, 1), "rows"), 3, r"conv: rows: blocks of b = 3 pixels cross .* of 4; legal b: \[1, 2, 4\]"),
+        (Place(None, "rows"), 3, r"conv: rows: blocks of b = 3 pixels cross .*"),
+        (Place((0, 1, 2), "rows", (4, 4, 4)), 4, r"conv: rows: parts \[2\] of 3 get none of 8 rows; .*"),
+        (Place((0, 2), "rows"), 4, r"conv: device=2: no such board, the cluster has 2; give 0\.\.1"),
     ],
 )  # fmt: skip
-def test_rows_that_cannot_be_cut_are_refused(place, b, pool, message):
-    network, foldings = rows_network(place, b, pool)
+def test_rows_that_cannot_be_cut_are_refused(place, b, message):
+    network, foldings = rows_network(place, b)
     with pytest.raises(ModelError) as caught:
         balanced_cuts(network, foldings, [1000] * (2 if len(place.device or ()) < 3 else 3))
     assert re.fullmatch(message, caught.value.problems[0])
