@@ -11,7 +11,7 @@ import numpy as np
 from ..plan.plan import Plan, StagePlan
 from ..plan.registers import SPACES
 from .cocotb_driver import run_bench
-from .layout import Layout, pack_lanes
+from .layout import image_layout, pack_lanes
 from .ports import read_ports
 
 __all__ = ["run_faults"]
@@ -25,11 +25,13 @@ def run_faults(
     Raises ToolError if one fails or none runs.
     """
     ports, network = read_ports(files), plan.network
-    layout = Layout(network.in_shape, 1, plan.image_lanes, network.input.width)
+    layout = image_layout(plan)
     image = np.arange(np.prod(network.in_shape), dtype=np.int64).reshape(1, *network.in_shape) % (
         network.input.max + 1
     )
-    words = pack_lanes(layout.to_lanes(image)[0], layout.width, ports.words("image"))
+    words = pack_lanes(
+        layout.to_lanes(image.reshape(1, *layout.shape))[0], layout.width, ports.words("image")
+    )
     setting = {
         "image": [int.from_bytes(beat.tobytes(), "little") for beat in words],
         "last": layout.lanes * layout.width,

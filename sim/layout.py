@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Layout", "pack_lanes", "unpack_lanes"]
+from ..plan.plan import Plan
+
+__all__ = ["Layout", "image_layout", "pack_lanes", "unpack_lanes"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint32]
@@ -82,3 +84,10 @@ class Layout:
         """The values in the lanes past the end, all of which must be zero."""
         cpg = self.shape[2] // self.groups
         return lanes.reshape(-1, self.groups, self.words_per_group * self.lanes)[..., cpg:]
+
+
+def image_layout(plan: Plan) -> Layout:
+    """How images travel to the device."""
+    height, width, channels = plan.network.in_shape
+    run, lanes = plan.image_side
+    return Layout((height, width * channels // run, run), 1, lanes, plan.network.input.width)

@@ -185,7 +185,7 @@ def write_program(
     laid out by ``layout``; a device without an image port gets none."""
     directory.mkdir(parents=True, exist_ok=True)
     if "image" in ports.sources:
-        beats = layout.to_lanes(images).reshape(-1, layout.lanes)
+        beats = layout.to_lanes(images.reshape(len(images), *layout.shape)).reshape(-1, layout.lanes)
         words = pack_lanes(beats, layout.width, ports.words("image"))
         last = layout.lanes * layout.width
         words[layout.beats - 1 :: layout.beats, last // 32] |= np.uint32(1 << last % 32)

@@ -29,7 +29,7 @@ from .cables import (
 from .cocotb_driver import run_cocotb
 from .compare import Comparison
 from .cpp_driver import Conditions, run_cpp
-from .layout import Layout, Words
+from .layout import Words, image_layout
 from .measure import measure
 from .memory_top import device_simulation
 from .ports import Ports
@@ -153,7 +153,7 @@ def simulate(
         files, ports, around = device_simulation(plan, files, options.stall, options.seed)
     probes = device_probes(plan, ports)
     network = plan.network
-    layout = Layout(network.in_shape, 1, plan.image_lanes, network.input.width)
+    layout = image_layout(plan)
     with tempfile.TemporaryDirectory(prefix="hwgen-sim-") as name:
         directory = Path(name)
         write_program(directory, session.program, ports, layout, session.images, session.labels)

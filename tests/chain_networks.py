@@ -231,13 +231,13 @@ def cuts_of(text):
     return tuple(cuts)
 
 
-def cut_plan(network, text, link=SMALL_LINK):
+def cut_plan(network, text, link=SMALL_LINK, image_lanes=1):
     """The plan of ``network`` under the cuts of a line; as many boards as they reach."""
     cuts = cuts_of(text)
     for stage, cut in zip(network.stages, cuts, strict=True):
         assert cut.count == 1 or cut.bounds[-1] == axis_channels(stage, cut.axis), (stage.name, cut)
     boards = max(cut.board + cut.count for cut in cuts)
-    return chain_plan(network, boards, lambda *_: cuts, link)
+    return chain_plan(network, boards, lambda *_: cuts, link, image_lanes)
 
 
 def refolded(plan, foldings, dy_blocks=1, y_blocks=1):

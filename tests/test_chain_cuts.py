@@ -57,6 +57,16 @@ def test_the_cut_changes_no_bit(name):
     assert result["compared"] > 300
 
 
+@pytest.mark.parametrize(
+    "lanes", [5, pytest.param(3, marks=pytest.mark.soak), pytest.param(8, marks=pytest.mark.soak)]
+)
+def test_beats_of_several_pixels(lanes):
+    """A row of an image in 5 + 3, 3 + 3 + 2 and 8 elements; behind the first board in link words of whole rows."""
+    plan = cut_plan(digits(), "0o1,3 1i1,3 2", image_lanes=lanes)
+    assert any(c.kind == "x" and c.run > c.high - c.low for link in plan.links for c in link.down)
+    assert run_direct(plan, stall=0.2, **FAST)["mismatched"] == 0
+
+
 SOAKED = [
     (digits, {}, "0o1,2,3 2o1,2,3,4 5o1,2,3"),
     (digits, {}, "0i1,2 1i1,2,3 3i1,2,3,4"),

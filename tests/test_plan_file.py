@@ -121,7 +121,7 @@ def put(value, *keys):
             r'plan\.layout\[0\]\.folding\.u: "2", which is no int',
         ),
         (put(True, "image_lanes"), BuildError, r"plan\.image_lanes: true, which is no int"),
-        (put(0, "image_lanes"), BuildError, r"plan\.image_lanes: 0; give 1 to 4, the channels of an image"),
+        (put(0, "image_lanes"), BuildError, r"plan\.image_lanes: 0; give 1 to 32, the elements of a row"),
         (
             put(9, "cluster", "chain", 0, "item"),
             BuildError,

@@ -127,7 +127,7 @@ class Core(wiring.Component):
 
         self.flow = Flow(m, self.plan, self.board, self, stages)
         frame = self._image(m) if self.first else None
-        side = (plan.network.in_shape[2], plan.image_lanes)
+        side = plan.image_side
         y = self.flow.forward((frame.o, side) if frame is not None else None)
         self.flow.backward(self._loss(m, host, y) if self.last else None)
         self.flow.share_sums()
@@ -140,9 +140,8 @@ class Core(wiring.Component):
     def _image(self, m):
         """The image's beats, checked."""
         plan, network = self.plan, self.plan.network
-        height, width, channels = network.in_shape
-        beats = height * width * -(-channels // plan.image_lanes)
-        m.submodules.frame = frame = FrameCheck(lanes(plan.image_lanes, network.input.width), beats)
+        shape = lanes(plan.image_lanes, network.input.width)
+        m.submodules.frame = frame = FrameCheck(shape, plan.image_words)
         wiring.connect(m, wiring.flipped(self.image), frame.i)
         return frame
 

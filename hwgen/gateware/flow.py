@@ -184,12 +184,12 @@ class Flow:
         if not planned.part.back_in(self.plan.whole(planned)):
             self._x_split(i, planned, x, own)
             return
-        rest = onward[1][0] - stage.in_channels
+        rest = self._channels("down_x") - stage.in_channels
         if not rest:
             self._fork(f"x_fork_{i}", stage.x.width, x, own, onward)
             return
-        P = max(layout[1] for _, layout in (x, own, onward))
         counts = (stage.in_channels, rest)
+        P = min(sum(counts), max(layout[1] for _, layout in (x, own, onward)))
         takers = [3] * math.ceil(counts[0] / P) + [2] * math.ceil(rest / P)
         deal = RowDeal(lanes(P, stage.x.width), 1, takers)
         self.m.submodules[f"x_deal_{i}"] = deal
@@ -197,10 +197,15 @@ class Flow:
         self.join(f"x_deal_{i}_own", stage.x.width, (deal.o[0], (counts[0], P)), own)
         self.join(f"x_deal_{i}_onward", stage.x.width, (deal.o[1], (counts, P)), onward)
 
+    def _channels(self, name: str) -> int:
+        """Channels of the tensor that a boundary carries."""
+        channel = self.channels[name]
+        return channel.high - channel.low
+
     def _x_split(self, i: int, planned: StagePlan, x, own) -> None:
         """The first channels of x to the part, the others onward."""
         onward = self.boundary("down_x")
-        counts = (planned.stage.in_channels, onward[1][0])
+        counts = (planned.stage.in_channels, self._channels("down_x"))
         self._split(f"x_split_{i}", planned.stage.x.width, x, own, onward, counts)
 
     def _fork(self, name, width, source, first, second) -> None:
@@ -213,7 +218,7 @@ class Flow:
 
     def _split(self, name, width, source, low, high, counts) -> None:
         """The first channels of every pixel to ``low``, the others to ``high``."""
-        P = max(layout[1] for _, layout in (source, low, high))
+        P = min(sum(counts), max(layout[1] for _, layout in (source, low, high)))
         split = SplitChannels(width, *counts, P)
         self.m.submodules[name] = split
         self.join(f"{name}_i", width, source, (split.i, (sum(counts), P)))
@@ -331,7 +336,13 @@ class Flow:
         """A FIFO of ``depth`` pixels behind the source, if any."""
         if not depth:
             return source
-        fifo = Fifo(lanes(source[1][1], width), depth * _row_words((1, channels), source[1]))
+        run, P = source[1]
+        words = (
+            depth * _row_words((1, channels), source[1])
+            if run <= channels
+            else math.ceil(depth * channels / P) + 1
+        )
+        fifo = Fifo(lanes(P, width), words)
         self.m.submodules[f"{name}_turn"] = fifo
         wiring.connect(self.m, source[0], fifo.i)
         return fifo.o, source[1]
@@ -343,6 +354,7 @@ def _row_words(size, layout) -> int:
 
 
 def _row_layout(size, *sides):
-    """The widest layout of the sides in which every pixel begins with a word."""
-    found = [layout for _, layout in (side for side in sides if side is not None) if size[1] % layout[0] == 0]
+    """The widest layout of the sides in which every row begins with a word."""
+    row = size[0] * size[1]
+    found = [layout for _, layout in (side for side in sides if side is not None) if row % layout[0] == 0]
     return max(found, key=lambda layout: layout[1])

@@ -13,7 +13,7 @@ from .cuts import Cut, parts_of
 from .fold import Fold, Folding
 from .foldings import tile_of
 from .layout import Layout, Placement, Storage
-from .links import Channel, LinkPlan, channel_lanes, master_lanes, masters_kind, updates_kind
+from .links import Channel, LinkPlan, channel_lanes, master_lanes, masters_kind, row_run, updates_kind
 from .part import Part, part_stage
 from .plan import Depths, StagePlan
 
@@ -115,6 +115,8 @@ def _crossing(
 
     def tensor(kind: str, stage: Stage, pixels: int, low: int, high: int, bits: int) -> Channel:
         run = high - low
+        packed = row_run(stage.window.width, run, bits, width) if kind == "x" else 1
+        run, pixels = packed * run, pixels // packed
         return Channel(
             kind, stage.index, low, high, pixels, run, bits, channel_lanes(run, bits, width), LEAST_DEPTH
         )

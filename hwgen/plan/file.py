@@ -140,11 +140,9 @@ def plan_from_file(file: PlanFile, network: Network) -> Plan:
             f"plan: made of {file.network} ({file.digest[:8]}), this is {network.name} ({digest[:8]}); plan again: "
             "layers, formats, batch or pins differ"
         )
-    channels = network.in_shape[2]
-    if not 1 <= file.image_lanes <= channels:
-        raise BuildError(
-            f"plan.image_lanes: {file.image_lanes}; give 1 to {channels}, the channels of an image"
-        )
+    row = network.in_shape[1] * network.in_shape[2]
+    if not 1 <= file.image_lanes <= row:
+        raise BuildError(f"plan.image_lanes: {file.image_lanes}; give 1 to {row}, the elements of a row")
     if file.pace < 0:
         raise BuildError(f"plan.pace: {file.pace}; give cycles a sample, 0 for as fast as the engines are")
     require_legal(network, file.layout, len(file.cluster.boards))

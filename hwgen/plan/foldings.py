@@ -9,6 +9,7 @@ from ..errors import ModelError
 from ..ir.stage import Network, Stage
 from .fold import Fold, Folding, legal_pc, legal_u, resolve_array
 from .latency import loss_cycles
+from .plan import image_words
 
 __all__ = [
     "DEFAULT_MULTIPLIERS",
@@ -70,8 +71,7 @@ def wish_problems(network: Network) -> list[str]:
 
 def least_pace(network: Network, image_lanes: int = 1) -> int:
     """Cycles a sample that no array can go below: those of the loss, and of the image's stream."""
-    height, width, channels = network.in_shape
-    return max(loss_cycles(network.loss), height * width * -(-channels // image_lanes))
+    return max(loss_cycles(network.loss), image_words(network.in_shape, image_lanes))
 
 
 def default_b(stage: Stage) -> int:

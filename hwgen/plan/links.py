@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CHANNEL_BITS", "LINK_COUNTERS", "LINK_PROTOCOL", "LINK_STATES", "MAX_CHANNELS", "SIDE_DOWN", "SIDE_UP", "Channel",
-    "LinkPlan", "channel_lanes", "master_lanes", "masters_kind", "updates_kind",
+    "LinkPlan", "channel_lanes", "master_lanes", "masters_kind", "row_run", "updates_kind",
 ]  # fmt: skip
 
 LINK_PROTOCOL = 1
@@ -16,6 +16,8 @@ SIDE_UP, SIDE_DOWN = 0, 1
 """Port of a board: towards the host, away from it."""
 MAX_CHANNELS = 16
 """Virtual channels in one direction."""
+FEWER = 0.8
+"""Share of the link words of pixel by pixel that rows packed together may take."""
 CHANNEL_BITS = 2048
 """Bits of a channel word, for which there are registers at both ends."""
 
@@ -46,7 +48,7 @@ class Channel:
     ``stage`` is the stage whose tensor crosses (-1: none), ``kind`` the column of docs/chain.md ("x", "y", "dy", "dx",
     "sums", "back", "conv", "unpooled", "grads", "totals", "masters_N", "updates_N", "management", "label", "result"),
     ``low``..``high`` the channels of it; ``pixels`` runs of ``run`` elements of ``bits`` a sample, or if ``batch`` a
-    batch; ``depth`` link words that the receiver holds.
+    batch (a run is a pixel, or of x with few channels a row of them); ``depth`` link words that the receiver holds.
     """
 
     kind: str
@@ -63,6 +65,10 @@ class Channel:
     def beats(self, width: int) -> int:
         """Link words of a channel word."""
         return math.ceil(self.lanes * self.bits / width)
+
+    def runs_words(self, elements: int) -> int:
+        """Channel words of so many elements, whole runs."""
+        return elements // self.run * math.ceil(self.run / self.lanes)
 
     def words(self, width: int) -> int:
         """Link words a sample, or a batch."""
@@ -84,6 +90,16 @@ class LinkPlan:
     frame_words: int
     replay_words: int
     latency: int
+
+
+def row_run(pixels: int, run: int, bits: int, width: int) -> int:
+    """Pixels in a run of x whose rows have ``pixels`` of ``run`` elements: 1, or all of them if that takes FEWER."""
+
+    def words(count: int) -> int:
+        lanes = channel_lanes(count, bits, width)
+        return math.ceil(count / lanes) * math.ceil(lanes * bits / width)
+
+    return pixels if words(pixels * run) <= FEWER * pixels * words(run) else 1
 
 
 def channel_lanes(run: int, bits: int, width: int) -> int:

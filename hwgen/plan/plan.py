@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from ..ir.stage import Network, Stage
@@ -10,7 +11,7 @@ from .layout import USUAL, Storage
 from .links import LinkPlan
 from .part import WHOLE, Part
 
-__all__ = ["Depths", "Plan", "Prediction", "StagePlan"]
+__all__ = ["Depths", "Plan", "Prediction", "StagePlan", "image_run", "image_words"]
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,22 @@ class Prediction:
     steady: tuple[int, int] = (0, 0)
 
 
+def image_run(shape: tuple[int, int, int], lanes: int) -> int:
+    """Elements of an image (H, W, C) that begin with a word of ``lanes``: a pixel's, or if they are fewer, a row's."""
+    _, width, channels = shape
+    return channels if lanes <= channels else width * channels
+
+
+def image_words(shape: tuple[int, int, int], lanes: int) -> int:
+    """Words of an image on the host's stream."""
+    run = image_run(shape, lanes)
+    return math.prod(shape) // run * math.ceil(run / lanes)
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A network with all its choices. ``image_lanes`` is the width of the host's image stream in elements.
+    """A network with all its choices. ``image_lanes`` is the width of the host's image stream in elements; with more
+    than the channels a word holds several pixels of a row.
 
     ``stages`` are all parts in the order of the chain; ``boards`` names the boards ("": a device by itself), ``links``
     are the cables between them.
@@ -113,6 +127,16 @@ class Plan:
     prediction: Prediction
     boards: tuple[str, ...] = ("",)
     links: tuple[LinkPlan, ...] = ()
+
+    @property
+    def image_side(self) -> tuple[int, int]:
+        """Elements of a run of the host's image stream, and lanes of its words."""
+        return image_run(self.network.in_shape, self.image_lanes), self.image_lanes
+
+    @property
+    def image_words(self) -> int:
+        """Words of an image."""
+        return image_words(self.network.in_shape, self.image_lanes)
 
     def on(self, board: int) -> tuple[StagePlan, ...]:
         """What stands on a board, in order."""

@@ -116,8 +116,7 @@ def _dealt(plan: Plan, pace: int) -> tuple[StagePlan, ...]:
 def bottleneck(plan: Plan) -> tuple[int, str]:
     """Cycles a sample of the slowest engine or stream, and its name."""
     network = plan.network
-    height, width, channels = network.in_shape
-    candidates = [(height * width * -(-channels // plan.image_lanes), "image")]
+    candidates = [(plan.image_words, "image")]
     for planned in plan.stages:
         stage, fold = planned.stage, planned.fold
         backs = not (stage.frozen and stage.dx is None)
@@ -150,8 +149,12 @@ def _passing(plan: Plan, planned: StagePlan) -> list[tuple[int, str]]:
     ):  # fmt: skip
         if here:
             channels = (*plan.links[link].down, *plan.links[link].up)
-            words = [math.ceil(channel.run / channel.lanes) for channel in channels if channel.kind == kind]
-            found += [(pixels * each, f"{name}.{kind} of all parts") for each in words]
+            words = [
+                channel.runs_words(pixels * (channel.high - channel.low))
+                for channel in channels
+                if channel.kind == kind
+            ]
+            found += [(each, f"{name}.{kind} of all parts") for each in words]
     return found
 
 

@@ -1,8 +1,7 @@
 """When every pixel moves: a max-plus model of the pipeline, from which buffers and predictions come.
 
 One event a pixel and sample. A sequential engine that takes ``cost`` cycles for what is ready at ``ready``
-ends at end[j] = max(end[j-1], ready[j]) + cost[j]. Buffers are taken as large enough; the planner makes them
-so.
+ends at end[j] = max(end[j-1], ready[j]) + cost[j]. Buffers are taken as large enough; the planner makes them so.
 """
 
 from __future__ import annotations
@@ -184,7 +183,7 @@ class _Chain:
     def sample(self, offered: int) -> int:
         """The next sample through the whole chain, offered at that cycle; when its result is at the host."""
         network = self.plan.network
-        y, side = self._through_stages(self._image(offered), (network.in_shape[2], self.plan.image_lanes))
+        y, side = self._through_stages(self._image(offered), self.plan.image_side)
         taken = y[-1:] + min(network.loss.classes, side[1]) - 1
         taken = self.watch.see("loss", np.maximum(taken, self.ends.get((-1, "loss"), -(1 << 40))), taken)
         self.ends[-1, "loss"] = int(taken[-1]) + L.loss_cycles(network.loss)
@@ -194,11 +193,13 @@ class _Chain:
 
     def _image(self, offered: int) -> Ints:
         """Pixels of an image, checked."""
-        height, width, channels = self.plan.network.in_shape
-        pixels = np.full(height * width, offered, dtype=np.int64)
-        ends = chain(pixels, -(-channels // self.plan.image_lanes), self.ends.get((-1, "image"), 0))
+        channels, (run, lanes) = self.plan.network.in_shape[2], self.plan.image_side
+        words = np.full(self.plan.image_words, offered, dtype=np.int64)
+        ends = chain(words, 1, self.ends.get((-1, "image"), 0))
         self.ends[-1, "image"] = int(ends[-1])
-        return self.watch.see("image", ends, pixels) - 1 + L.FRAME
+        last = (np.arange(channels, run + 1, channels) - 1) // lanes
+        pixels: Ints = self.watch.see("image", ends, words).reshape(-1, -(-run // lanes))[:, last].ravel()
+        return pixels - 1 + L.FRAME
 
     def _through_stages(self, y: Ints, side: tuple[int, int]) -> tuple[Ints, tuple[int, int]]:
         """Pixels of the last y, and their layout."""
@@ -242,11 +243,24 @@ class _Chain:
 
     def cross(self, times: Ints, link: int, kind: str) -> Ints:
         """Pixels of a channel on the other side of a link."""
-        plan = self.plan.links[link]
-        cost = -(-self.channel(link, kind).words(plan.width) // len(times))
+        plan, channel = self.plan.links[link], self.channel(link, kind)
+        if channel.run > channel.high - channel.low:
+            return self._cross_rows(times, link, channel)
+        cost = -(-channel.words(plan.width) // len(times))
         ends = chain(times, cost, self.ends.get((link, kind), -(1 << 40)))
         self.ends[link, kind] = int(ends[-1])
         return self.watch.see((link, kind), ends, times) + L.LINK + plan.latency
+
+    def _cross_rows(self, times: Ints, link: int, channel: Channel) -> Ints:
+        """The same where channel words hold parts of several pixels of a row."""
+        plan, each = self.plan.links[link], channel.high - channel.low
+        edges = np.arange(channel.lanes, channel.run + channel.lanes, channel.lanes)
+        ready = times.reshape(channel.pixels, -1)[:, (np.minimum(edges, channel.run) - 1) // each].ravel()
+        ends = chain(ready, channel.beats(plan.width), self.ends.get((link, channel.kind), -(1 << 40)))
+        self.ends[link, channel.kind] = int(ends[-1])
+        ends = self.watch.see((link, channel.kind), ends, ready).reshape(channel.pixels, -1)
+        found: Ints = ends[:, (np.arange(each, channel.run + 1, each) - 1) // channel.lanes].ravel()
+        return found + L.LINK + plan.latency
 
     def channel(self, link: int, kind: str) -> Channel:
         """A channel of a link that carries something of a stage."""

@@ -9,7 +9,7 @@ from . import latency as L
 from .budget import pe_dsps
 from .chain import chain_links, layout_stages
 from .columns import load_pace
-from .plan import Prediction, StagePlan
+from .plan import Prediction, StagePlan, image_words
 from .report import RESOURCES, BoardReport, LayerReport, LinkReport, MemoryReport, PartReport, PlanReport, Use
 from .search.flight import passages
 from .search.layer import Layer, Share
@@ -192,9 +192,8 @@ class _Summary:
     def _bottleneck(self) -> str:
         """The engine, stream or link that takes the most cycles a sample."""
         line, network = self.line, self.network
-        height, width, channels = network.in_shape
         names = [
-            (height * width * math.ceil(channels / line.image_lanes(self.pace)), "image"),
+            (image_words(network.in_shape, line.image_lanes(self.pace)), "image"),
             (L.loss_cycles(network.loss), "loss"),
         ]
         for board, (step, taken) in enumerate(zip(self.found.steps, self.found.taken, strict=True)):

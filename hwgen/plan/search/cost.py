@@ -12,6 +12,7 @@ from ...target import Cluster, Device
 from .. import latency as L
 from ..budget import LINK_SHARE
 from ..chain import FRAME_WORDS
+from ..plan import image_words
 from ..rooms import Load, Memories, Room, load_of, room_of
 from .layer import Layer, Share, ceil_div, layers_of, rows_read
 from .logic import board_base
@@ -87,19 +88,16 @@ class Line:
         for layer in self.layers:
             each = min(layer.dsps(room.device.dsp_widths) for room in self.rooms)
             need += layer.stage.macs[0] * each
-        height, width, channels = self.network.in_shape
-        image = height * width * ceil_div(channels, MOST_IMAGE_LANES)
+        _, width, channels = self.network.in_shape
+        image = image_words(self.network.in_shape, min(width * channels, MOST_IMAGE_LANES))
         loss = L.loss_cycles(self.network.loss) if paced_by_loss else 0
         return max(1, math.ceil(need / max(1, dsp)), image, loss)
 
     def image_lanes(self, pace: int) -> int:
         """The fewest lanes of the host's stream that keep a pace."""
-        height, width, channels = self.network.in_shape
-        return next(
-            n
-            for n in range(1, channels + 1)
-            if height * width * ceil_div(channels, n) <= max(pace, height * width)
-        )
+        shape = self.network.in_shape
+        most = min(shape[1] * shape[2], MOST_IMAGE_LANES)
+        return next((n for n in range(1, most) if image_words(shape, n) <= pace), most)
 
     def least_rows(self, pace: int, turns: Sequence[int]) -> list[int]:
         """Rows that a part of each layer cut by rows has at least: one that has few takes as long for each as another

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
-from ..links import channel_lanes
+from ...ir.stage import Stage
+from ..links import channel_lanes, row_run
 from .layer import Layer, Share, rows_read
 
 __all__ = ["run_words", "words_across", "words_between"]
@@ -21,11 +22,19 @@ def run_words(run: int, bits: int, width: int) -> int:
     return math.ceil(run / lanes) * math.ceil(lanes * bits / width)
 
 
+def _x_words(stage: Stage, rows: int, run: int, width: int) -> int:
+    """Link words of ``run`` channels of some rows of x."""
+    if not run:
+        return 0
+    packed = row_run(stage.window.width, run, stage.x.width, width)
+    return rows * stage.window.width // packed * run_words(packed * run, stage.x.width, width)
+
+
 def words_between(layers: Sequence[Layer], behind: int, width: int) -> tuple[int, int]:
     """Words (down, up) of a boundary before stage ``behind``: its x, and its dx; labels and results."""
     stage = layers[behind].stage
     pixels, channels = stage.window.pixels_in, stage.in_channels
-    down = pixels * run_words(channels, stage.x.width, width) + 1
+    down = _x_words(stage, stage.window.height, channels, width) + 1
     up = pixels * run_words(channels, stage.dx.width, width) if stage.dx is not None else 0
     return down, up + 1
 
@@ -44,15 +53,13 @@ def words_across(layer: Layer, share: Share, width: int) -> tuple[int, int]:
 
     if axis == "input_channels":
         rest = inputs - size
-        down += x_pixels * words(rest, stage.x.width) + conv * words(outputs, stage.psum_bits)
+        down += _x_words(stage, stage.window.height, rest, width) + conv * words(outputs, stage.psum_bits)
         up += conv * words(outputs, stage.dy.width) if layer.backs else 0
         up += x_pixels * words(rest, dx_bits) if dx_bits else 0
     elif axis == "rows":
         rest = y_height - size
         rows = rows_read(stage, rest * layer.conv_rows, share.turns)
-        down += rows * stage.window.width * words(inputs, stage.x.width) + size * y_width * words(
-            outputs, stage.y.width
-        )
+        down += _x_words(stage, rows, inputs, width) + size * y_width * words(outputs, stage.y.width)
         up += size * y_width * words(outputs, stage.dy.width) if layer.backs else 0
         # Behind every turn of parts before, and where the turns begin anew.
         pooled = layer.pool_overlap * (2 * share.turns - 1) * stage.window.out_width
@@ -68,7 +75,7 @@ def words_across(layer: Layer, share: Share, width: int) -> tuple[int, int]:
         # Of the group that is cut both sides multiply x and add to dx.
         shared = stage.cin if done % stage.N else 0
         rest = inputs - done // stage.N * stage.cin
-        down += x_pixels * words(rest, stage.x.width) + y_pixels * words(done, stage.y.width)
+        down += _x_words(stage, stage.window.height, rest, width) + y_pixels * words(done, stage.y.width)
         up += y_pixels * words(done, stage.dy.width) if layer.backs else 0
         if dx_bits:
             up += x_pixels * (words(shared, stage.col_bits) + words(rest - shared, dx_bits))
