@@ -106,14 +106,15 @@ def test_a_slow_link_is_refused_with_the_rate_it_needs():
     pace, _ = bottleneck(fast)
     clock = cluster_of(["vc709"]).boards[0].device.clock_mhz
     down, up = needed_gbps(fast.links[0], pace, clock)
-    # x: 4 pixels of 3 bytes, a word each, with a label; dy likewise, with a result.
-    assert down == up == pytest.approx((4 + 1) * 64 * clock * 1e6 / pace / 1e9)
+    # x: 2 rows of 2 pixels of 3 bytes, a word each, with a label; dy: 4 pixels, a word each, with a result.
+    assert down == pytest.approx((2 + 1) * 64 * clock * 1e6 / pace / 1e9)
+    assert up == pytest.approx((4 + 1) * 64 * clock * 1e6 / pace / 1e9)
     room = slow.payload_gbps * LINK_SHARE
     problems = refusal(digits(), "0 1 1", cluster_of(["vc709", "vc709"], slow))
     assert problems == [
-        f"link 0 (board 0 to 1): {down:.2f} Gb/s needed {way} at {pace} cycles of {clock:g} MHz a sample, it carries "
+        f"link 0 (board 0 to 1): {gbps:.2f} Gb/s needed {way} at {pace} cycles of {clock:g} MHz a sample, it carries "
         f"{room:.2f}; give more lanes or a higher rate, cut elsewhere, or lower `array`"
-        for way in ("away from the host", "towards the host")
+        for way, gbps in (("away from the host", down), ("towards the host", up))
     ]
 
 
