@@ -123,6 +123,8 @@ class _Probe:
 
     def fits(self, board: int, shares: tuple[Share, ...]) -> bool:
         line = self.search.line
+        if not line.allowed(board, shares):
+            return False
         return self.prices.take(line.rooms[board], shares, line.bases[board]) is not None
 
 
