@@ -17,7 +17,7 @@ from .pixels import pool_geometry
 from .plan import Depths, StagePlan
 from .times import StageTimes
 
-__all__ = ["least_depths", "shared_depths", "stall_free_depths"]
+__all__ = ["fills", "least_depths", "shared_depths", "stall_free_depths"]
 
 Ints = NDArray[np.int64]
 
@@ -108,29 +108,41 @@ def _store(geometry: Geometry, times: StageTimes) -> int:
     return int(np.max(np.concatenate(need) - free[at]))
 
 
+def fills(planned: StagePlan, times: StageTimes) -> dict[str, int]:
+    """Most that the schedule ``times`` has in the feature store (row slots), and in the FIFOs of masks and argmax
+    (words), by their names in Depths; none of a stage whose errors nobody wants."""
+    fold, stage = planned.fold, planned.stage
+    if not times.backward:
+        return {}
+    found, told = {}, _telling(times)
+    if not stage.frozen:
+        found["store_rows"] = _store(fold.geometry, times)
+    if stage.relu:
+        found["mask_words"] = _queue(times.relu[:told], times.masked[:told]) * fold.y_words
+    if stage.pool is not None:
+        found["argmax_words"] = _queue(times.y[:told], times.dy[:told]) * fold.y_words
+    return found
+
+
 def stall_free_depths(planned: StagePlan, times: StageTimes) -> Depths:
     """Depths at which the schedule ``times`` (samples at the pace of the slowest part) never waits for
     room."""
     fold, least = planned.fold, least_depths(planned, 2, 2)
-    geometry = fold.geometry
-    margin = 2 * fold.y_words
-    store = least.store_rows
-    if store:
-        store = max(store, _store(geometry, times) + _spare(geometry.vertical))
-    mask, argmax, told = least.mask_words, least.argmax_words, _telling(times)
-    if mask:
-        mask = max(mask, _queue(times.relu[:told], times.masked[:told]) * fold.y_words + margin)
-    if argmax:
-        argmax = max(argmax, _queue(times.y[:told], times.dy[:told]) * fold.y_words + margin)
+    geometry, filled = fold.geometry, fills(planned, times)
+    spare = {
+        "store_rows": _spare(geometry.vertical),
+        "mask_words": 2 * fold.y_words,
+        "argmax_words": 2 * fold.y_words,
+    }
+    deep = {name: max(getattr(least, name), most + spare[name]) for name, most in filled.items()}
     pool = pool_geometry(planned, planned.stage.pool) if planned.stage.pool is not None else None
-    return Depths(
+    return replace(
+        least,
+        **deep,
         window_rows=max(least.window_rows + _spare(geometry.vertical), _two_blocks(geometry)),
-        store_rows=store,
         col_rows=least.col_rows and least.col_rows + _spare(geometry.vertical),
         pool_rows=max(least.pool_rows + _spare(pool.vertical), _two_blocks(pool)) if pool else 0,
         pool_col_rows=least.pool_col_rows and least.pool_col_rows + (_spare(pool.vertical) if pool else 0),
-        mask_words=mask,
-        argmax_words=argmax,
     )
 
 

@@ -12,10 +12,10 @@ from .links import LinkPlan
 from .plan import StagePlan
 
 __all__ = [
-    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_SPREAD", "MASTERS", "MASTERS_ASKED", "MASTERS_DONE",
-    "MEMORY", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency", "loss_cycles",
-    "masters_come", "result_latency", "settle", "sum_latency", "sums_latency", "update_chunks", "update_cycles",
-    "update_word",
+    "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_LONG", "LINK_SPREAD", "MASTERS", "MASTERS_ASKED",
+    "MASTERS_DONE", "MEMORY", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency",
+    "loss_cycles", "masters_come", "result_latency", "settle", "sum_latency", "sums_latency", "update_chunks",
+    "update_cycles", "update_word",
 ]  # fmt: skip
 
 WINDOW = 3
@@ -29,9 +29,11 @@ RELU = 1
 FIFO = 1
 FRAME = 1
 RELANE = 1
-LINK = 44
-"""Both ends of a link beside the cable: packing, crossings of clocks, a short frame stored before it is checked."""
-LINK_SPREAD = 32
+LINK = 24
+"""Both ends of a link beside the cable and the frame (see crossing.py): packing, crossings of clocks, the check."""
+LINK_LONG = 44
+"""The same with a frame of ten words: of masters, and of what waits for its turn."""
+LINK_SPREAD = 52
 """Cycles by which a crossing may take longer: other channels' frames, and longer ones of its own."""
 MEMORY = 60
 """From an address to its first word, in an external memory as simulations have it."""
@@ -101,7 +103,7 @@ def masters_come(planned: StagePlan, asked: int, links: Sequence[LinkPlan]) -> i
     where = planned.storage.master
     if where not in ("up", "down"):
         return asked
-    way = LINK + links[planned.board - (where == "up")].latency
+    way = LINK_LONG + links[planned.board - (where == "up")].latency
     walk = load_pace(planned) * (math.prod(planned.stage.weight_shape) - 1)
     return asked + 2 * way + MASTERS_ASKED + walk + MASTERS_DONE + settle(planned)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "CHANNEL_BITS", "LINK_COUNTERS", "LINK_PROTOCOL", "LINK_STATES", "MAX_CHANNELS", "SIDE_DOWN", "SIDE_UP", "Channel",
-    "LinkPlan", "channel_lanes", "master_lanes", "masters_kind", "row_run", "updates_kind",
+    "LinkPlan", "channel_lanes", "channel_of", "master_lanes", "masters_kind", "row_run", "updates_kind",
 ]  # fmt: skip
 
 LINK_PROTOCOL = 1
@@ -90,6 +90,12 @@ class LinkPlan:
     frame_words: int
     replay_words: int
     latency: int
+
+
+def channel_of(link: LinkPlan, kind: str) -> Channel:
+    """The channel of a kind of which a link has one."""
+    (channel,) = (each for each in (*link.down, *link.up) if each.kind == kind)
+    return channel
 
 
 def row_run(pixels: int, run: int, bits: int, width: int) -> int:

@@ -23,7 +23,7 @@ from .plan import Plan, Prediction, StagePlan
 from .schedule import Times, run_schedule
 from .turns import with_turn_depths
 
-__all__ = ["bottleneck", "plan_layout", "plan_network", "predict"]
+__all__ = ["bottleneck", "paced", "plan_layout", "plan_network", "predict"]
 
 PACED_SAMPLES = 8
 """Samples from which on the paced schedule repeats itself, for any chain whose pipeline holds fewer."""
@@ -81,12 +81,7 @@ def plan_layout(
         check_memories(plan, cluster, pace)
         check_channels(plan)
     plan = replace(plan, links=with_channel_depths(links, pace))
-    # No version to wait for: the batch is as long as the run.
-    endless = replace(network, update=replace(network.update, batch=1 << 20))
-    late = tuple(replace(link, latency=link.latency + L.LINK_SPREAD) for link in links)
-    trip = 2 * sum(link.latency + L.LINK for link in late)
-    samples = PACED_SAMPLES + 2 * len(stages) + trip // pace
-    times = run_schedule(replace(plan, network=endless, links=late), samples, pace)
+    times = paced(plan, pace)
     deep = tuple(
         replace(planned, depths=stall_free_depths(planned, events)) if events.backward else planned
         for planned, events in zip(plan.stages, times.stages, strict=True)
@@ -101,13 +96,24 @@ def plan_layout(
     return replace(plan, prediction=prediction)
 
 
+def paced(plan: Plan, pace: int) -> Times:
+    """The schedule in steady state, a sample in ``pace`` cycles, every crossing of a link as late as may be: what
+    buffers are made for."""
+    # No version to wait for: the batch is as long as the run.
+    endless = replace(plan.network, update=replace(plan.network.update, batch=1 << 20))
+    late = tuple(replace(link, latency=link.latency + L.LINK_SPREAD) for link in plan.links)
+    trip = 2 * sum(link.latency + L.LINK for link in late)
+    samples = PACED_SAMPLES + 2 * len(plan.stages) + trip // pace
+    return run_schedule(replace(plan, network=endless, links=late), samples, pace)
+
+
 def _dealt(plan: Plan, pace: int) -> tuple[StagePlan, ...]:
     """The stages, those that are cut by rows with depths for what waits for its turn."""
     found: list[StagePlan] = []
     for i, whole in enumerate(plan.network.stages):
         parts = [planned for planned in plan.stages if planned.stage.index == i]
         if parts[0].part.cut == "rows":
-            trips = [2 * (L.LINK + max(link.latency for link in plan.links)) / pace for _ in parts]
+            trips = [2 * (L.LINK_LONG + max(link.latency for link in plan.links)) / pace for _ in parts]
             parts = with_turn_depths(whole, parts, trips)
         found += parts
     return tuple(found)

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import latency as L
-from .columns import load_pace
-from .links import Channel
+from .crossing import arrivals, least_crossing
+from .links import Channel, channel_of
 from .pixels import needed_pixels, pool_geometry, touching_pixels
 from .plan import Plan, StagePlan
 from .repeats import Series, Watch
 from .row_schedule import backward_rows, forward_rows
 from .times import StageTimes, Times
+from .totals import totals_placed
 
 __all__ = ["StageTimes", "Times", "run_schedule"]
 
@@ -188,7 +189,7 @@ class _Chain:
         taken = self.watch.see("loss", np.maximum(taken, self.ends.get((-1, "loss"), -(1 << 40))), taken)
         self.ends[-1, "loss"] = int(taken[-1]) + L.loss_cycles(network.loss)
         self._errors(int(taken[-1]), len(y), side)
-        home = sum(L.LINK + link.latency for link in self.plan.links)
+        home = sum(least_crossing(link, self.channel(link.index, "result")) for link in self.plan.links)
         return int(taken[-1]) + L.result_latency(network.loss) + home
 
     def _image(self, offered: int) -> Ints:
@@ -249,7 +250,7 @@ class _Chain:
         cost = -(-channel.words(plan.width) // len(times))
         ends = chain(times, cost, self.ends.get((link, kind), -(1 << 40)))
         self.ends[link, kind] = int(ends[-1])
-        return self.watch.see((link, kind), ends, times) + L.LINK + plan.latency
+        return arrivals(plan, channel, self.watch.see((link, kind), ends, times), cost)
 
     def _cross_rows(self, times: Ints, link: int, channel: Channel) -> Ints:
         """The same where channel words hold parts of several pixels of a row."""
@@ -258,15 +259,13 @@ class _Chain:
         ready = times.reshape(channel.pixels, -1)[:, (np.minimum(edges, channel.run) - 1) // each].ravel()
         ends = chain(ready, channel.beats(plan.width), self.ends.get((link, channel.kind), -(1 << 40)))
         self.ends[link, channel.kind] = int(ends[-1])
-        ends = self.watch.see((link, channel.kind), ends, ready).reshape(channel.pixels, -1)
-        found: Ints = ends[:, (np.arange(each, channel.run + 1, each) - 1) // channel.lanes].ravel()
-        return found + L.LINK + plan.latency
+        ends = self.watch.see((link, channel.kind), ends, ready)
+        there = arrivals(plan, channel, ends, channel.beats(plan.width)).reshape(channel.pixels, -1)
+        return there[:, (np.arange(each, channel.run + 1, each) - 1) // channel.lanes].ravel()
 
     def channel(self, link: int, kind: str) -> Channel:
         """A channel of a link that carries something of a stage."""
-        plan = self.plan.links[link]
-        (channel,) = (each for each in (*plan.down, *plan.up) if each.kind == kind)
-        return channel
+        return channel_of(self.plan.links[link], kind)
 
     def in_order(self, board: int, what: str, cost: int, ready: Ints, *sources: Ints) -> Ints:
         """What follows each other, ``cost`` cycles each, and is ready when the last of ``sources`` is."""
@@ -343,7 +342,7 @@ class _Chain:
         rule = self.plan.network.update
         done = [int(stage.times.backward[-1][-1]) - 1 for stage in parts]
         if parts[0].planned.part.shares_weights:
-            placed = self._totals(parts, done)
+            placed = totals_placed(self.plan, [stage.planned for stage in parts], done)
             done = [at - L.settle(stage.planned) for at, stage in zip(placed, parts, strict=True)]
         for at, stage in zip(done, parts, strict=True):
             asked = stage.times.first_forward[begin]
@@ -351,30 +350,6 @@ class _Chain:
             stage.version = max(at + L.update_cycles(stage.planned, rule), came)
             stage.times.update.append(stage.version)
         return [stage.version for stage in parts]
-
-    def _totals(self, parts: list[_Stage], done: list[int]) -> list[int]:
-        """When the total of the last element is in its place, of every part; first and last elements on their way."""
-        whole = self.plan.whole(parts[0].planned)
-        count = math.prod(whole.weight_shape) + (whole.out_channels if whole.bias is not None else 0)
-        first = last = 0
-        for at, stage in zip(done, parts, strict=True):
-            planned = stage.planned
-            own = at + L.settle(planned) + L.sums_latency(planned)
-            if not planned.part.first:
-                first, last = self._cross_batch(first, last, planned.board - 1, "grads")
-            first = max(first, own) + 1
-            last = max(last + 1, first + load_pace(planned) * (count - 1))
-        placed = [last + 1 + load_pace(parts[-1].planned)]
-        for stage in parts[:0:-1]:
-            first, last = self._cross_batch(first, last, stage.planned.board - 1, "totals")
-            placed.append(last + 1 + load_pace(stage.planned))
-        return placed[::-1]
-
-    def _cross_batch(self, first: int, last: int, link: int, kind: str) -> tuple[int, int]:
-        """First and last words of a channel that crosses once a batch, on the other side."""
-        plan, channel = self.plan.links[link], self.channel(link, kind)
-        beats, way = channel.beats(plan.width), L.LINK + plan.latency
-        return first + beats - 1 + way, max(last, first + beats * (channel.pixels - 1)) + beats - 1 + way
 
 
 def run_schedule(plan: Plan, samples: int, pace: int = 0) -> Times:
