@@ -160,10 +160,12 @@ def device_channels(plan: Plan) -> tuple[str, ...]:
 
 
 def link_results(
-    plan: Plan, reads: Words, registers: Mapping[tuple[int, int], slice]
+    plan: Plan, reads: Words, registers: Mapping[tuple[int, int], slice], outputs: Mapping[str, int]
 ) -> list[dict[str, object]]:
-    """State and counters of the ends of links at all boards, as read from them."""
+    """State and counters of the ends of links at all boards, as read from them; of a whole chain also the link words
+    that each end has sent of every channel."""
     found: list[dict[str, object]] = []
+    passed = _passed(plan, outputs)
     for link in plan.cables:
         for board, side in ((link.index, SIDE_DOWN), (link.index + 1, SIDE_UP)):
             if board not in plan.present:
@@ -171,8 +173,27 @@ def link_results(
             values = dict(zip(LINK_REGISTERS, map(int, reads[registers[board, side]]), strict=True))
             state = LINK_STATES[values.pop("state")]
             del values["peer_low"], values["peer_high"]
-            found.append({"link": link.index, "board": board, "state": state, "counters": values})
+            side_name, channels = ("down", link.down) if side == SIDE_DOWN else ("up", link.up)
+            sent = {
+                channel.kind: passed[name] * channel.beats(link.width)
+                for channel in channels
+                if (name := f"board{board}:{side_name}.{channel.kind}") in passed
+            }
+            found.append(
+                {
+                    "link": link.index, "board": board, "state": state, "counters": values,
+                    "words": sent if passed else None,
+                }
+            )  # fmt: skip
     return found
+
+
+def _passed(plan: Plan, outputs: Mapping[str, int]) -> dict[str, int]:
+    """Words that have passed every channel of the boards, by its name; none where they were not counted."""
+    if "channel_words" not in outputs:
+        return {}
+    counts = outputs["channel_words"]
+    return {name: counts >> 32 * k & 0xFFFFFFFF for k, name in enumerate(device_channels(plan))}
 
 
 def refused_link(plan: Plan, outputs: Mapping[str, int]) -> None:

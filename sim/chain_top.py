@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate
 from pathlib import Path
 
 from ..errors import BuildError
@@ -74,7 +75,7 @@ def chain_top(
     Ports: host streams as board 0 has them; ``board_clk``, ``board_rst`` (a bit a board), ``link_clk`` (a bit
     an end), or one ``clk`` for all instead of the clocks if ``shared_clock``; ``link_<knob>``,
     ``link_<counter>``, ``link_up``, ``link_state`` (3 bits an end, LINK_STATES);
-    ``channel_valid``, ``channel_ready`` of all boards,
+    ``channel_valid``, ``channel_ready``, ``channel_words`` (32 bits a channel: words that it has passed) of all boards,
     board 0 lowest; probes as ``probe_b<board>_<rest>``. 2**``depth_bits`` words fit a cable. Where a board has an
     external memory, ``plan`` tells how large, and there are memory_top.KNOBS. Raises BuildError if boards do not fit
     each other.
@@ -82,9 +83,13 @@ def chain_top(
     count, ends = len(boards), 2 * (len(boards) - 1)
     widths = [_width(boards[k], boards[k + 1]) for k in range(count - 1)]
     pins = _pins(boards, shared_clock, ends)
+    firsts = accumulate((ports.widths["channel_valid"] for ports in boards), initial=0)
     return render(
         "chain.sv.j2", pins=pins, depth_bits=depth_bits, channel=channel_pins(),
-        boards=[_board(ports, number, count, shared_clock, plan) for number, ports in enumerate(boards)],
+        boards=[
+            {**_board(ports, number, count, shared_clock, plan), "first": first}
+            for number, (ports, first) in enumerate(zip(boards, firsts, strict=False))
+        ],
         links=[
             {
                 "number": k,
@@ -158,7 +163,7 @@ def _pins(boards: Sequence[Ports], shared_clock: bool, ends: int) -> list[dict[s
     inputs = {**clocks, "board_rst": len(boards), "link_up": ends}
     inputs |= {f"link_{name}": width * ends for name, width in KNOBS.items()} | memory_knobs(boards)
     channels = sum(ports.widths["channel_valid"] for ports in boards)
-    outputs = {"channel_valid": channels, "channel_ready": channels}
+    outputs = {"channel_valid": channels, "channel_ready": channels, "channel_words": 32 * channels}
     outputs |= {f"link_{name}": width * ends for name, width in COUNTERS.items()} | {"link_state": 3 * ends}
     for number, ports in enumerate(boards):
         for name in host_pins(ports):

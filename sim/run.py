@@ -117,7 +117,8 @@ def simulate(
     held-out samples; ``seed``; ``build``: the number in the device; ``stages``: [{name, multipliers,
     occupancy {forward, backward, gradient}, counters (registers.STAGE_COUNTERS after training), depths
     (capacities beside the counters' high-water marks), board}]; ``links``: [{link, board, state, counters
-    (links.LINK_COUNTERS)}], the ends of links at the boards simulated. What a run does not give is None.
+    (links.LINK_COUNTERS), words {channel: link words sent, without management}}], the ends of links at the boards
+    simulated; words of whole chains only. What a run does not give is None.
 
     Raises MismatchError, WatchdogError, DataError, BuildError, ToolError.
     """
@@ -188,7 +189,7 @@ def simulate(
         "accuracy": accuracy,
         "seed": options.seed,
         "build": number,
-        "links": link_results(plan, results.reads, session.links),
+        "links": link_results(plan, results.reads, session.links, outputs),
     }
 
 
