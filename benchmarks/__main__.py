@@ -18,6 +18,7 @@ NAMES = (
     "occupancy",
     "layers",
     "prediction",
+    "truth",
     "emission",
     "links",
     "chain",

@@ -27,6 +27,7 @@ def test_the_small_device_runs_as_predicted(small, seed):
     assert found["cycles_per_batch"] <= LIMIT, result["cycles_per_batch"]
 
 
+@pytest.mark.soak  # the chain of test_chain_prediction has the same layers
 @pytest.mark.parametrize("batch", [16])
 def test_digits_run_as_predicted(batch):
     network = digits_model(optimizer=nn.SGD(lr=0.1, batch=batch)).network()
