@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from hwgen.sim.run import SimOptions, simulate
+from kept_modules import kept_files
 from ref_networks import random_batch, random_network, random_parameters
 
 from hwgen.backend.verilog import emit
@@ -32,7 +33,11 @@ class Device:
 
 
 def device_of(plan, seed=0, batches=5, extreme=False, files=emit):
-    """A device with random parameters and samples for ``batches`` batches; ``files`` emits its Verilog."""
+    """A device with random parameters and samples for ``batches`` batches; ``files`` makes its Verilog from the plan.
+
+    What ``emit`` would make is taken from kept modules where they are there.
+    """
+    files = kept_files if files is emit else files
     rng = np.random.default_rng(seed)
     network = plan.network
     samples = batches * network.update.batch

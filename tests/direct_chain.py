@@ -1,7 +1,10 @@
 """The boards of a plan in one module, joined by short FIFOs instead of links: cuts without the links between them."""
 
+from pathlib import Path
+
 from amaranth import *
 from amaranth.lib import wiring
+from kept_modules import kept_text
 
 from hwgen.backend import verilog
 from hwgen.backend.convert import convert
@@ -85,7 +88,17 @@ def direct_files(plan, depth=4):
     files = {}
     engines = [[stage_requests(plan, planned) for planned in plan.on(k)] for k in range(len(plan.boards))]
     modules = [tuple(engine.name for _, engine in own) for own in engines]
-    files |= {f"verilog/{one.name}.v": one.text() for own in engines for pair in own for one in pair}
-    chain = DirectChain(plan, verilog.build_number(plan), modules, depth)
-    files[f"verilog/{verilog.TOP}.v"] = convert(chain, verilog.TOP)
+    files |= {
+        f"verilog/{one.name}.v": kept_text(one.key, one.text)
+        for own in engines
+        for pair in own
+        for one in pair
+    }
+
+    def top():
+        return convert(DirectChain(plan, verilog.build_number(plan), modules, depth), verilog.TOP)
+
+    files[f"verilog/{verilog.TOP}.v"] = kept_text(
+        repr((Path(__file__).read_text(), plan, modules, depth)), top
+    )
     return files

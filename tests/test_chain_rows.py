@@ -29,8 +29,8 @@ WIDE = Link(gbps=100.0, encoding="none", adapter="parallel", latency=20)
 ROUGH = CableOptions(
     latency=(0, 40), jitter=5, ber=1e-5, loss=0.02, repeat=0.02, reset_skew=500, stutter=True, clocks=True
 )
-FAST = {"gradients": False, "batches": 2}
-"""All of y, dy and dx of two batches, two free ones, and the weights behind them."""
+FAST = {"gradients": False, "batches": 1}
+"""All of y, dy and dx of a batch, two free ones, and the weights behind them."""
 
 CASES = {
     "uneven turns of the first layer, of the third on the same board": (
@@ -83,7 +83,7 @@ SOAKED = [
 @pytest.mark.soak
 @pytest.mark.parametrize(("network", "arguments", "text"), SOAKED)
 def test_more_deals(network, arguments, text):
-    check(network, arguments, text, stall=0.2, poison=True, gradients=True, evaluate=True)
+    check(network, arguments, text, stall=0.2, poison=True, gradients=True, evaluate=True, batches=2)
 
 
 # --- Order of rows: no buffer for a turn, one word between the boards, both ends stall
@@ -94,7 +94,7 @@ def test_no_order_of_rows_stands_still():
     plan = cut_plan(tall_rows(), "0 0r3:1,1,1 2 2", WIDE)
     plan = refolded(plan, {1: {"u": 1, "pc": 1}, 2: {"pc": 1, "pn": 2}, 3: {"u": 1, "b": 2}})
     assert all(planned.depths.turn_x == planned.depths.turn_sums == 0 for planned in plan.stages)
-    assert run_direct(plan, depth=1, stall=0.4, **FAST | {"batches": 1})["mismatched"] == 0
+    assert run_direct(plan, depth=1, stall=0.4, **FAST)["mismatched"] == 0
 
 
 @pytest.mark.soak
@@ -244,7 +244,7 @@ def test_a_broken_join_is_found(join):
         mock.patch.object(owner, name, broken),
         pytest.raises((MismatchError, WatchdogError), match=f"^({FOUND})"),
     ):
-        run_direct(plan, **FAST | {"batches": 1})
+        run_direct(plan, **FAST)
 
 
 def test_a_forgotten_error_of_a_window_on_two_boards_is_found():
@@ -253,4 +253,4 @@ def test_a_forgotten_error_of_a_window_on_two_boards_is_found():
         mock.patch.object(pool_rows, "AddRows", Forgets),
         pytest.raises(MismatchError, match=r"^first@0\.dy: "),
     ):
-        run_direct(plan, **FAST | {"batches": 1})
+        run_direct(plan, **FAST)

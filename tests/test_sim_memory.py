@@ -44,7 +44,7 @@ def check(result):
 @pytest.mark.parametrize(("seed", "rounding", "stall"), [(4, "nearest", 0.0), (7, "stochastic", 0.2)])
 def test_a_device(seed, rounding, stall):
     device = device_of(plan_network(network(seed, rounding)), seed)
-    check(run(device, stall=stall, seed=seed, batches=2))
+    check(run(device, stall=stall, seed=seed, batches=1))
 
 
 @pytest.mark.soak
@@ -66,7 +66,7 @@ def test_the_cycles_of_a_batch():
 def test_every_way_to_keep_weights(b):
     turns, block = Storage(False, "memory"), Storage(True, "memory", "block", "block")
     plan = stored_plan(stored(b, (3, 2), rounding="stochastic"), turns, turns, block, b=b)
-    check(run(device_of(plan, extreme=True), stall=0.1, batches=2))
+    check(run(device_of(plan, extreme=True), stall=0.1, batches=1))
 
 
 @pytest.mark.soak
@@ -80,7 +80,7 @@ def small_chain(rounding="stochastic"):
 
 
 def test_a_chain():
-    check(run(chain_device(small_chain(), emit), batches=2, stall=0.1))
+    check(run(chain_device(small_chain(), emit), batches=1, stall=0.1))
 
 
 @pytest.mark.soak

@@ -29,10 +29,10 @@ def lend(plan, text, link=SMALL_LINK, rounding="stochastic"):
     return plan_layout(dataclasses.replace(plan.network, update=update), layout, 1, cluster)
 
 
-def check(result, updates=None):
+def check(result, updates=3):
     assert result["mismatched"] == 0
     assert result["compared"] > 0
-    assert all(stage["counters"]["updates"] == (updates or 4) for stage in result["stages"])
+    assert all(stage["counters"]["updates"] == updates for stage in result["stages"])
 
 
 def small_chain(rounding="stochastic"):
@@ -45,23 +45,23 @@ def test_parts_of_a_cut_by_channels_and_whole_stages(rounding):
     """A board lends two regions and keeps others' at once; a link has masters in both directions."""
     link = dataclasses.replace(SMALL_LINK, lanes=4)
     plan = lend(cut_plan(mlp(), "0 0o2,4 2", link), "down down down up", link, rounding)
-    check(run_direct(plan, batches=2, stall=0.2 if rounding == "nearest" else 0.0))
+    check(run_direct(plan, batches=1, stall=0.2 if rounding == "nearest" else 0.0))
 
 
 def test_parts_of_a_cut_by_rows():
     """Each has its masters on the board of the other."""
     plan = lend(cut_plan(tall_rows(), "0r2:0,2,3,0 1 1 1", WIDE), "down up up up up", WIDE)
-    check(run_direct(plan, batches=2))
+    check(run_direct(plan, batches=1, gradients=False))
 
 
 def test_a_chain():
-    check(run(chain_device(small_chain(), emit), batches=2, stall=0.1))
+    check(run(chain_device(small_chain(), emit), batches=1, stall=0.1))
 
 
 @pytest.mark.parametrize("board", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_board_alone(board):
     """Masters, new ones, requests and receipts cross as the reference has them; so do those of the board beside."""
-    check(run(chain_device(small_chain(), emit), batches=2, stall=0.1, device=board))
+    check(run(chain_device(small_chain(), emit), batches=1, stall=0.1, device=board))
 
 
 @pytest.mark.soak
@@ -75,7 +75,7 @@ def test_links_with_faults(simulator, rounding):
 @pytest.mark.soak
 def test_a_layer_cut_over_boards_with_links():
     plan = chain_plan(random_network(11), 2, lambda *_: (Cut(0, "output_channels", (0, 2, 5)),), WIDE)
-    check(run(chain_device(lend(plan, "down up", WIDE), emit, 11), batches=2, stall=0.1))
+    check(run(chain_device(lend(plan, "down up", WIDE), emit, 11), batches=2, stall=0.1), 4)
 
 
 def timed(first, second):
