@@ -102,7 +102,7 @@ class Bench:
             ctx.set(a.b_control, {})
             if self.goes(forward, cycle):
                 expected_f[cycle + a.forward_latency] = self.forward_op(ctx, *forward.pop(0))
-            if self.goes(backward, cycle - 1):
+            if self.goes(backward, cycle - self.shape.stack):
                 expected_b[cycle + a.backward_latency] = self.backward_op(ctx, *backward.pop(0))
             if cycle in expected_f:
                 assert [ctx.get(a.f_sum[j]) for j in range(self.pn)] == expected_f[cycle].tolist()

@@ -17,9 +17,9 @@ def tree_depth(leaves: int) -> int:
     return (leaves - 1).bit_length()
 
 
-def settle_cycles(tn: int) -> int:
+def settle_cycles(tn: int, stack: int = 1) -> int:
     """Cycles after the last op (or update piece) until every word is in its memory."""
-    return 1 + tn + 6
+    return 1 + tn + 6 + stack - 1
 
 
 class Array(wiring.Component):
@@ -78,8 +78,8 @@ class Array(wiring.Component):
         }
         super().__init__(members)
         self.forward_latency = 1 + tk + 2 + shape.held + tree_depth(self.gk)
-        self.backward_latency = 1 + tn + 2 + shape.held + tree_depth(self.gn)
-        self.settle = settle_cycles(tn)
+        self.backward_latency = 1 + tn + 2 + shape.held + shape.stack - 1 + tree_depth(self.gn)
+        self.settle = settle_cycles(tn, shape.stack)
         self.peek_latency = tn + 4
 
     def make_tile(self) -> Tile:

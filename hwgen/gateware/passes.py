@@ -217,7 +217,7 @@ class BackwardPass(wiring.Component):
         ready = Signal()
         have = Signal()
         take = Signal()
-        turn = _turn(m, self.array, flags.visit_first, 1)
+        turn = _turn(m, self.array, flags.visit_first, shape.stack % shape.period)
         m.d.comb += [ready.eq(room & ~self.pause & turn), take.eq(have & ready), self.taken.eq(take)]
         if shape.gradient:
             m.d.comb += [

@@ -27,7 +27,9 @@ class ArrayShape:
     write enable: a load reads the column's word and writes it back as a whole, a cycle later. ``copy``:
     forward has weights of its own; if not, it takes turns with backward: visits of forward start at cycles that are
     multiples of ``period``, those of backward one cycle later. ``rows``: weights of a tile's column that one unit
-    updates, one after the other; 1: every PE updates its own.
+    updates, one after the other; 1: every PE updates its own. ``stack``: rows of a column that lie behind one another
+    in one lane of its memories, a power of two; visits are of so many ops at least. Row i is in lane i % lanes; its
+    words are read, summed and written i // lanes cycles after those of row 0.
     """
 
     depth: int
@@ -50,6 +52,7 @@ class ArrayShape:
     period: int = 1
     style: str = "auto"
     rows: int = 1
+    stack: int = 1
 
     def __post_init__(self) -> None:
         if not self.copy and not self.columns:
@@ -60,6 +63,16 @@ class ArrayShape:
             raise ValueError(
                 "rows of a column that does not share its memories, or never changes, update themselves"
             )
+        least = self.stack * (2 if self.backward else 1)
+        if self.stack > 1 and (
+            self.copy or self.depth < 2 or self.period < least or (self.updates and self.rows == 1)
+        ):
+            raise ValueError(
+                f"stack = {self.stack}: rows that lie behind one another take turns at one memory: copy = False, "
+                f"two words at least, period >= {least}, and no update of all rows at once"
+            )
+        if self.stack & (self.stack - 1):
+            raise ValueError(f"stack = {self.stack} is not a power of two")
 
     @property
     def held(self) -> int:
@@ -81,7 +94,7 @@ class ArrayShape:
     def through_sums(self) -> bool:
         """All dW that are written come from the registers of the sums, which are parts of multipliers: a load takes the
         column's dW there and clears its own. Sums of others would have to get in."""
-        return self.columns and self.gradient and self.depth > 1 and not self.shared
+        return self.columns and self.gradient and self.depth > 1 and not self.shared and self.stack == 1
 
     @property
     def row_cycles(self) -> int:
@@ -94,9 +107,14 @@ class ArrayShape:
         return max(1, (self.depth - 1).bit_length())
 
     @property
+    def place(self) -> int:
+        """Bits of the address of a word in a memory: behind the bits that tell the rows of a lane apart."""
+        return self.address + (self.stack - 1).bit_length()
+
+    @property
     def addresses(self) -> int:
         """Words to allocate; a memory of one word would have no address."""
-        return max(2, self.depth)
+        return max(2, self.depth * self.stack)
 
 
 def control_layout(shape: ArrayShape) -> data.StructLayout:

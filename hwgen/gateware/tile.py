@@ -7,6 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .arithmetic import saturate
+from .lanes import Lanes, delayed, kept, multiply_add, port
 from .shape import CHUNK, ArrayShape, control_layout
 from .step import operands, piece_of, random_bits, select_row, step_of
 from .words import Column, Words, column_loads
@@ -22,11 +23,11 @@ class Tile(wiring.Component):
     wave. Inputs and outputs are aligned, so that tiles may be placed side by side.
 
     Latency: forward ``tk + 2`` from f_x to f_sum, backward ``tn + 2`` from b_dy to b_sum, one more where both take
-    turns at the weights (:class:`hwgen.gateware.shape.ArrayShape`); every cycle takes an op. A word's dW is read
-    1 cycle after its visit's first op and written 3 cycles after the last one. An update takes ``shape.row_cycles``
-    cycles a word, or a row of a word where ``shape.rows`` > 1; forward and backward must be idle meanwhile (tk, tn + 6
-    cycles around it), and at loads and peeks. Model: hwgen.ref.kernels (forward, backward, gradient),
-    hwgen.numeric.scaled_step (update).
+    turns at the weights (:class:`hwgen.gateware.shape.ArrayShape`), and backward ``stack - 1`` more; every cycle takes
+    an op. A word's dW is read 1 cycle after its visit's first op and written 3 cycles after the last one, of rows
+    behind others in a lane a cycle later for each. An update takes ``shape.row_cycles`` cycles a word, or a row of a
+    word where ``shape.rows`` > 1; forward and backward must be idle meanwhile (tk, tn + 6 cycles around it), and at
+    loads and peeks. Model: hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step (update).
 
     Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
     ``b_control``, ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the
@@ -40,6 +41,7 @@ class Tile(wiring.Component):
         self.shape, self.tk, self.tn = shape, tk, tn
         if shape.rows not in (1, tk):
             raise ValueError(f"rows = {shape.rows}; a unit updates all {tk} rows of a column or one")
+        self.lanes = Lanes(tk, tn, shape.stack)
         self.offsets = offsets
         count = range(tk * tn + 1)
         members: dict[str, object] = {
@@ -70,7 +72,7 @@ class Tile(wiring.Component):
                 members |= {"key": In(32), "lane_base": In(32)}
         super().__init__(members)
         self.forward_latency = tk + 2 + shape.held
-        self.backward_latency = tn + 2 + shape.held
+        self.backward_latency = tn + 2 + shape.held + shape.stack - 1
 
     def elaborate(self, platform):
         m = Module()
@@ -78,52 +80,57 @@ class Tile(wiring.Component):
 
         # Control, delayed by 0.. cycles: column j sees phase p of an op in control[j + p].
         control = [self.b_control]
-        for k in range(1, tn + 6):
+        for k in range(1, tn + 5 + shape.stack):
             stage = Signal(control_layout(shape), name=f"control_{k}")
             m.d.sync += stage.eq(control[-1])
             control.append(stage)
-        held = shape.held
-        x_rows = [self._delay(m, self.f_x[i], i + 1 + held, f"x_{i}")[-1] for i in range(tk)]
+        held, behind, lanes = shape.held, shape.stack - 1, self.lanes
+        x_rows = [delayed(m, self.f_x[i], i + 1 + held, f"x_{i}")[-1] for i in range(tk)]
         dy = []
         if shape.backward or shape.gradient:
             late = held if shape.backward else 0
-            dy = [self._delay(m, self.b_dy[j], j + 1 + late, f"dy_{j}") for j in range(tn)]
+            dy = [delayed(m, self.b_dy[j], j + 1 + late + behind, f"dy_{j}") for j in range(tn)]
         x_stored = []
         if shape.gradient:
-            x_stored = [self._delay(m, self.b_x[i], tn, f"xs_{i}") for i in range(tk)]
+            x_stored = [delayed(m, self.b_x[i], tn + lanes.group(i), f"xs_{i}") for i in range(tk)]
 
-        moves = self._moves(m)
-        loads = column_loads(m, shape, self)
-        selects = [self.peek_select, *self._delay(m, self.peek_select, tn + 5, "peek_select")]
+        moves = self._f_loads, self._f_addresses = self._moves(m)
+        loads = column_loads(m, shape, self, lanes)
+        selects = [self.peek_select, *delayed(m, self.peek_select, tn + 5, "peek_select")]
         masters, grads, saturated, zeros = [], [], [], []
         back_sums: list[Value] = [Const(0)] * tk
         forward_sums: list[Value] = [Const(0)] * tn
         for j in range(tn):
             phase, load = control[j:], loads[j]
-            column = self._masters(m, j, control, load)
-            masters.append(self._select(m, f"master_{j}", j, selects[j + 5], phase[5], column.words))
+            column = self._masters(m, j, control, load, selects[j + 4])
+            masters.append(
+                lanes.word(m, f"master_{j}", j, selects[j + 5], self._updating(phase[5]), column.words)
+            )
             weights = self._forward_weights(m, j, column, moves)
             for i in range(tk):
-                forward_sums[j] = self._multiply_add(
+                forward_sums[j] = multiply_add(
                     m, f"forward_{i}_{j}", x_rows[i], weights[i], forward_sums[j], shape.psum
                 )
             if shape.backward:
-                weights = self._back_weights(m, j, phase, column.words)
+                weights = self._back_weights(m, j, control, column.words)
                 for i in range(tk):
-                    back_sums[i] = self._multiply_add(
-                        m, f"back_{i}_{j}", dy[j][-1], weights[i], back_sums[i], shape.back
+                    error = dy[j][j + late + lanes.group(i)]
+                    back_sums[i] = multiply_add(
+                        m, f"back_{i}_{j}", error, weights[i], back_sums[i], shape.back
                     )
             if shape.gradient:
-                x = [x_stored[i][j] for i in range(tk)]
-                totals, old = self._gradient_memory(m, j, phase, column, load)
-                grads.append(self._select(m, f"grad_{j}", j, selects[j + 2], phase[2], old))
+                x = [x_stored[i][j + lanes.group(i)] for i in range(tk)]
+                totals, old = self._gradient_memory(m, j, phase, column, load, selects[j + 1])
+                grads.append(lanes.word(m, f"grad_{j}", j, selects[j + 2], self._updating(phase[2]), old))
                 selected = grads[-1][0], masters[-1][0]
-                flags = self._gradients(m, j, phase, x, dy[j][j], column, load, totals, old, selected)
+                flags = self._gradients(m, j, phase, x, dy[j], column, load, totals, old, selected)
                 saturated += [clipped for clipped, _ in flags]
                 zeros += [zero for _, zero in flags]
         m.d.comb += [self.f_sum[j].eq(forward_sums[j]) for j in range(tn)]
         if shape.backward:
-            m.d.comb += [self.b_sum[i].eq(back_sums[i]) for i in range(tk)]
+            for i, total in enumerate(back_sums):
+                early = delayed(m, total, behind - lanes.group(i), f"back_early_{i}")
+                m.d.comb += self.b_sum[i].eq([total, *early][-1])
 
         self._peek(m, self.peek_master, masters, "master")
         if shape.gradient:
@@ -132,27 +139,9 @@ class Tile(wiring.Component):
             m.d.sync += [self.saturated.eq(sum(saturated)), self.zeros.eq(sum(zeros))]
         return m
 
-    def _delay(self, m, value, cycles, name):
-        """Registers in a row: the value after 1, 2, ... cycles."""
-        stages = []
-        for k in range(cycles):
-            stage = Signal(value.shape(), name=f"{name}_{k}", reset_less=True)
-            m.d.sync += stage.eq(value)
-            stages.append(stage)
-            value = stage
-        return stages
-
-    def _select(self, m, name, j, peek, phase, words):
-        """The word of the row of column j that is peeked, or updated; and whether the peek is of this column."""
-        row, hit = Signal(range(max(2, self.tk)), name=f"{name}_row"), Signal(name=f"{name}_hit")
-        with m.Switch(peek):
-            for i in range(self.tk):
-                with m.Case(i * self.tn + j):
-                    m.d.comb += [row.eq(i), hit.eq(1)]
-        if self.shape.rows > 1:
-            with m.If(phase.update):
-                m.d.comb += row.eq(phase.row)
-        return select_row(m, f"{name}_selected", row, words), hit
+    def _updating(self, phase):
+        """The update, and its row, of columns that have a unit; else None."""
+        return (phase.update, phase.row) if self.shape.rows > 1 else None
 
     def _peek(self, m, port, columns, name):
         """A peeked word moves on a column a cycle, as peeks themselves do, so that one may follow the other."""
@@ -163,17 +152,10 @@ class Tile(wiring.Component):
             before = moved
         m.d.comb += port.eq(before)
 
-    def _multiply_add(self, m, name, a, b, carry, width):
-        """Product register, then sum register: the two pipeline registers of a DSP slice."""
-        product = Signal(signed(len(a) + len(b)), name=f"{name}_product", reset_less=True)
-        total = Signal(signed(width), name=f"{name}_sum", reset_less=True)
-        m.d.sync += [product.eq(a * b), total.eq(carry + product)]
-        return total
-
     def _words(self, m, name, width, transparent=False):
         shape = self.shape
         return Words(
-            m, name, self.tk, width, shape.addresses,
+            m, name, self.lanes.count, width, shape.addresses,
             together=shape.columns, transparent=transparent, kind=shape.style,
         )  # fmt: skip
 
@@ -190,40 +172,54 @@ class Tile(wiring.Component):
             load = Signal(name=f"load_{i}")
             m.d.sync += load.eq(loads[-1])
             loads.append(load)
-            if not shape.columns:
+            if not shape.columns or i < shape.stack:
                 address = Signal(shape.address, name=f"address_{i}", reset_less=True)
                 m.d.sync += address.eq(addresses[-1])
                 addresses.append(address)
         return loads, addresses
 
     def _early(self, j):
-        """Whether a column would read for backward when it reads for forward, and so reads a cycle earlier."""
-        shape = self.shape
-        return not shape.copy and shape.backward and (j + 1) % shape.period == 0
+        """Cycles by which a column reads earlier for backward, lest it reads when any reads for forward."""
+        shape, stack = self.shape, self.shape.stack
+        if shape.copy or not shape.backward:
+            return 0
+        return next(
+            e for e in range(j + 1) if stack <= (j + stack - e) % shape.period <= shape.period - stack
+        )
 
-    def _masters(self, m, j, control, load):
+    def _masters(self, m, j, control, load, peek):
         """A column's masters; written by the update, 5 cycles behind its last piece (6, a row at a time, where the
         column has one unit), and by the host."""
-        shape, phase, rows = self.shape, control[j:], range(self.tk)
+        shape, phase, rows, lanes = self.shape, control[j:], range(self.lanes.count), self.lanes
         in_turn = shape.rows > 1
         memory = self._words(m, f"master_{j}", shape.master)
-        turn = control[j - 1] if self._early(j) else phase[0]
         written = phase[6] if in_turn else phase[5]
         updated = written.update & written.last if shape.updates else Const(0)
+        turns, backs = control[j - self._early(j) :], Const(int(shape.backward))
+        uses = [
+            (turns[g].op & turns[g].first & backs, lanes.place(turns[g].address, g)) for g in lanes.groups
+        ]
         late = phase[4].peek | (phase[4].update & phase[4].last if shape.updates else 0)
-        enable = late | (turn.op & turn.first if shape.backward else 0)
-        address = Mux(late, phase[4].address, turn.address)
+        place = lanes.place_of(m, f"late_master_{j}", j, phase[4], peek, self._updating(phase[4]))
+        uses.append((late, place))
         if in_turn:  # once more, for the rows that are written back as they are
-            again = phase[5].update & phase[5].last
-            enable, address = enable | again, Mux(again, phase[5].address, address)
+            again, _ = lanes.of_row(m, f"again_{j}", phase[5].row)
+            uses.append((phase[5].update & phase[5].last, lanes.place(phase[5].address, again)))
         if shape.columns:
-            enable, address = enable | load.reading, Mux(load.reading, self.load_address, address)
+            uses.append((load.reading, load.reading_address))
         if not shape.copy:
-            enable, address = enable | self.f_load, Mux(self.f_load, self.f_address, address)
-        words = memory.read(enable, address)
+            uses += [(self._f_loads[g], lanes.place(self._f_addresses[g], g)) for g in lanes.groups]
+        words = memory.read(*port(uses))
 
-        write_address = Signal(shape.address, name=f"write_address_{j}")
-        own = Mux(load.some, load.address, written.address) if shape.updates else load.address
+        write_address = Signal(shape.place, name=f"write_address_{j}")
+        group, lane = (
+            lanes.of_row(m, f"written_{j}", written.row) if in_turn else (Const(0, lanes.bits), None)
+        )
+        own = (
+            Mux(load.some, load.address, lanes.place(written.address, group))
+            if shape.updates
+            else load.address
+        )
         m.d.comb += write_address.eq(own)
         new = [Signal(signed(shape.master), name=f"new_master_{i}_{j}") for i in rows]
         stepped = [
@@ -232,16 +228,16 @@ class Tile(wiring.Component):
         for i in rows:
             value = Mux(load.some, load.value, stepped[0]) if in_turn else load.value
             if shape.columns:
-                chosen = load.chosen[i] | (updated & (written.row == i) if in_turn else 0)
-                kept = Mux(load.kept_masters[i], load.kept_value, words[i])
-                value = Mux(chosen, value, kept)
+                chosen = load.chosen[i] | (updated & (lane == i) if in_turn else 0)
+                as_it_was = Mux(load.kept_masters[i], load.kept_value, words[i])
+                value = Mux(chosen, value, as_it_was)
             if shape.updates and not in_turn:
                 value = Mux(load.some if shape.columns else load.masters[i], value, stepped[i])
             m.d.comb += new[i].eq(value)
         enables = [updated | (load.master if shape.columns else one) for one in load.masters]
         memory.write(enables, write_address, new)
-        # Of a column with one unit all dW are cleared with the last row: its memory's output has them until then.
-        cleared = updated & (written.row == self.tk - 1) if in_turn else updated
+        # A unit's dW are cleared with the last row of a word: its memory's output has them until then.
+        cleared = updated & (lane == lanes.count - 1) if in_turn else updated
         resets = Signal(name=f"resets_{j}")
         if shape.updates:
             before = phase[5] if in_turn else phase[4]
@@ -251,36 +247,36 @@ class Tile(wiring.Component):
 
     def _forward_weights(self, m, j, column, moves):
         """What the forward multipliers of a column take; row i a cycle after row i - 1."""
-        shape, (loads, addresses) = self.shape, moves
+        shape, (loads, addresses), lanes = self.shape, moves, self.lanes
         if not shape.copy:
+            words = self._top(column.words)
             return [
-                self._keep(m, f"weight_{i}_{j}", weight, i, loads[i + 1])
-                for i, weight in enumerate(self._top(column.words))
+                self._keep(m, f"weight_{i}_{j}", words[lanes.lane(i)], i - lanes.group(i), loads[i + 1])
+                for i in range(self.tk)
             ]
         memory = self._words(m, f"forward_weight_{j}", shape.w)
         memory.write(column.enables, column.address, self._top(column.new))
         if not shape.columns:
             return memory.read(loads, addresses)
         words = memory.read(self.f_load, self.f_address)
-        return [[word, *self._delay(m, word, i, f"weight_{i}_{j}")][-1] for i, word in enumerate(words)]
+        return [[word, *delayed(m, word, i, f"weight_{i}_{j}")][-1] for i, word in enumerate(words)]
 
-    def _back_weights(self, m, j, phase, words):
+    def _back_weights(self, m, j, control, words):
         """What the backward multipliers of a column take."""
+        top, early, found = self._top(words), self._early(j), []
         if self.shape.copy:
-            return self._top(words)
-        load = phase[1].op & phase[1].first
-        return [
-            self._keep(m, f"back_weight_{i}_{j}", weight, int(self._early(j)), load)
-            for i, weight in enumerate(self._top(words))
-        ]
+            return top
+        for i in range(self.tk):
+            weight, group, name = top[self.lanes.lane(i)], self.lanes.group(i), f"back_weight_{i}_{j}"
+            load, sooner = (control[j + 1 + group - e] for e in (0, early))
+            if early > 1:
+                weight = kept(m, f"{name}_early", weight, sooner.op & sooner.first)
+            found.append(self._keep(m, name, weight, int(early == 1), load.op & load.first))
+        return found
 
     def _keep(self, m, name, weight, cycles, load):
         """A register that takes the weight of ``cycles`` cycles ago."""
-        kept = Signal(signed(self.shape.w), name=name, reset_less=True)
-        late = [weight, *self._delay(m, weight, cycles, name)][-1]
-        with m.If(load):
-            m.d.sync += kept.eq(late)
-        return kept
+        return kept(m, name, [weight, *delayed(m, weight, cycles, name)][-1], load)
 
     def _gradients(self, m, j, phase, x, dy, column, load, totals, old, selected):
         """Sums of a column, and its update; (saturated, zero) flags of each unit that updates: of every PE or of the
@@ -292,7 +288,8 @@ class Tile(wiring.Component):
             m.d.sync += piece.eq(piece_of(m, shape, f"piece_{j}", phase[2].chunk, dw))
         flags = []
         for i, total in enumerate(totals):
-            name, a, b = f"{i}_{j}", x[i], dy
+            group, word = self.lanes.group(i), old[self.lanes.lane(i)]
+            name, a, b = f"{i}_{j}", x[i], dy[j + group]
             if shape.updates and shape.rows == 1:
                 piece = piece_of(m, shape, f"piece_{name}", phase[2].chunk, old[i])
                 a, b = operands(m, shape, name, phase[2].update, a, b, self.rate, piece)
@@ -300,7 +297,7 @@ class Tile(wiring.Component):
                 a, b = operands(m, shape, name, phase[3].update, a, b, self.rate, piece)
             product = Signal(signed(len(a) + len(b)), name=f"grad_product_{name}", reset_less=True)
             m.d.sync += product.eq(Mux(load.reading, 0, a * b) if shape.through_sums else a * b)
-            self._add(m, i, phase, product, column, load, old[i], total)
+            self._add(m, i, phase[group:], product, column, load, word, total)
             if shape.updates and shape.rows == 1:
                 flags.append(self._update(m, i, j, phase, piece, product, column))
             elif shape.rows > 1 and i == 0:
@@ -351,7 +348,7 @@ class Tile(wiring.Component):
         """Key and logical index of a weight, for stochastic rounding."""
         return self.key + phase.base + self.lane_base + offset
 
-    def _gradient_memory(self, m, j, phase, column, load):
+    def _gradient_memory(self, m, j, phase, column, load, peek):
         """Sums of dW, and dW between visits; with one word only, the sum registers are their own memory."""
         shape = self.shape
         totals = [
@@ -361,32 +358,42 @@ class Tile(wiring.Component):
             return totals, totals
         # A word may come back one op after it was left when there are but two of them: then the read meets the write.
         memory = self._words(m, f"grad_{j}", shape.grad, shape.depth == 2)
-        updates = phase[1].update & (phase[1].row == 0 if shape.rows > 1 else 1)
-        enable = ((phase[1].op | updates) & phase[1].first) | phase[1].peek
-        address = phase[1].address
-        if shape.columns:
-            enable, address = enable | load.reading, Mux(load.reading, self.load_address, address)
-        old = memory.read(enable, address)
-        done, other, address, values = (
-            phase[3].op & phase[3].last,
-            column.cleared | load.some,
-            column.address,
-            totals,
+        lanes, updates = self.lanes, phase[1].update & phase[1].first
+        if shape.rows > 1:
+            _, lane = lanes.of_row(m, f"updated_{j}", phase[1].row)
+            updates &= lane == 0
+        uses = [
+            (phase[1 + g].op & phase[1 + g].first, lanes.place(phase[1 + g].address, g)) for g in lanes.groups
+        ]
+        uses.append(
+            (
+                updates | phase[1].peek,
+                lanes.place_of(m, f"grad_{j}", j, phase[1], peek, self._updating(phase[1])),
+            )
         )
+        if shape.columns:
+            uses.append((load.reading, load.reading_address))
+        old = memory.read(*port(uses))
+        done = [
+            (phase[3 + g].op & phase[3 + g].last, lanes.place(phase[3 + g].address, g)) for g in lanes.groups
+        ]
+        values = lanes.sums(m, j, [end for end, _ in done], totals)
+        other, address = column.cleared | load.some, column.address
         if shape.through_sums:
             other = column.cleared | load.stored
             address = Mux(load.stored, load.stored_address, address)
         else:
             values = [
                 self._loaded(i, column, load, word, total)
-                for i, (word, total) in enumerate(zip(old, totals, strict=True))
+                for i, (word, total) in enumerate(zip(old, values, strict=True))
             ]
-        enables = [done | (other if shape.columns else column.clears(load, i)) for i in range(self.tk)]
-        memory.write(enables, Mux(other, address, phase[3].address), values)
+        ends, end_address = port(done)
+        enables = [ends | (other if shape.columns else column.clears(load, i)) for i in range(lanes.count)]
+        memory.write(enables, Mux(other, address, end_address), values)
         return totals, old
 
     def _loaded(self, i, column, load, word, total):
-        """What is written as dW of a row: the sum of a visit, what is loaded, or as it was."""
+        """What is written as dW of a lane: the sum of a visit, what is loaded, or as it was."""
         value = Mux(column.clears(load, i), load.grad, total)
         if self.shape.columns:
             value = Mux(load.some & ~load.chosen[i], Mux(load.kept[i], load.kept_grad, word), value)

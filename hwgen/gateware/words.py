@@ -62,7 +62,8 @@ class Load:
     """Loads of a column: whether there is one, of any PE (``some``) and of which (``chosen``; of masters ``master`` and
     ``masters``), where, the master and the dW that it sets.
 
-    ``reading``: the column's word is to be read for it. ``kept`` and ``kept_masters``: PEs that the load before set in
+    ``reading``: the column's word is to be read for it, at ``reading_address``. PEs are lanes here and
+    addresses those of memories (see lanes.Lanes). ``kept`` and ``kept_masters``: PEs that the load before set in
     the same word, which the word read does not have yet: to ``kept_value`` and ``kept_grad``. Where dW goes through the
     sums, they are ``resets``, also of the last two loads, and written from there (``stored``) a cycle later.
     """
@@ -75,6 +76,7 @@ class Load:
     value: Value
     grad: Value
     reading: Value
+    reading_address: Value
     kept: list[Value]
     kept_masters: list[Value]
     kept_value: Value
@@ -102,21 +104,23 @@ class Column:
         return self.cleared | load.chosen[i]
 
 
-def column_loads(m, shape, tile) -> list[Load]:
+def column_loads(m, shape, tile, lanes) -> list[Load]:
     """The loads of every column of a tile. Where they merge with the column's word they are written a cycle later, once
     that is read, with what the load before has written into it meanwhile."""
-    tk, tn = tile.tk, tile.tn
+    rows, tn = lanes.count, lanes.tn
     reading = Signal(tn, name="load_reading")
     m.d.comb += reading.eq(Cat(Cat(tile.load_select[j::tn]).any() for j in range(tn)))
-    fields = {"select": tk * tn, "address": shape.address, "value": signed(shape.master)}
+    select, group = lanes.select(tile.load_select)
+    address = lanes.place(tile.load_address, group)
+    fields = {"select": rows * tn, "address": shape.place, "value": signed(shape.master)}
     fields |= {"sum": 1, "grad": signed(shape.grad)}
     now = Signal(data.StructLayout(fields), name="load_now")
     sums = [Const(0), Const(0, signed(shape.grad))]
     if shape.shared:
         sums = [tile.load_sum, Mux(tile.load_sum, tile.load_grad, 0)]
-    m.d.comb += now.as_value().eq(Cat(tile.load_select, tile.load_address, tile.load_value, *sums))
+    m.d.comb += now.as_value().eq(Cat(select, address, tile.load_value, *sums))
     kept, same = Signal.like(now, name="load_kept"), Signal(name="load_same")
-    oldest, same_oldest = Signal(tk * tn, name="load_oldest"), Signal(name="load_same_oldest")
+    oldest, same_oldest = Signal(rows * tn, name="load_oldest"), Signal(name="load_same_oldest")
     if shape.columns:
         late = Signal.like(now, name="load_late")
         m.d.sync += [late.eq(now), kept.eq(late), same.eq(now.address == late.address)]
@@ -124,17 +128,17 @@ def column_loads(m, shape, tile) -> list[Load]:
         now = late
     loads = []
     for j in range(tn):
-        chosen = [now.select[i * tn + j] for i in range(tk)]
+        chosen = [now.select[i * tn + j] for i in range(rows)]
         some, master = Signal(name=f"loads_{j}"), Signal(name=f"loads_master_{j}")
         m.d.comb += [some.eq(Cat(chosen).any()), master.eq(some & ~now.sum)]
-        before = [same & kept.select[i * tn + j] for i in range(tk)]
-        gone = [same_oldest & oldest[i * tn + j] for i in range(tk)]
+        before = [same & kept.select[i * tn + j] for i in range(rows)]
+        gone = [same_oldest & oldest[i * tn + j] for i in range(rows)]
         resets = [some & (a | b | c) for a, b, c in zip(chosen, before, gone, strict=True)]
         stored = Cat(kept.select[j::tn]).any()
         loads.append(
             Load(
                 some, chosen, master, [one & ~now.sum for one in chosen], now.address, now.value, now.grad,
-                reading[j], before, [one & ~kept.sum for one in before], kept.value, kept.grad,
+                reading[j], address, before, [one & ~kept.sum for one in before], kept.value, kept.grad,
                 resets, stored, kept.address,
             )
         )  # fmt: skip
