@@ -47,6 +47,8 @@ class RolledArray:
             return "it makes its updates itself; plan with masters in memory"
         if not shape.columns:
             return "its PEs have memories of their own, which only columns share in the model"
+        if shape.stack > 1:
+            return f"it has {shape.stack} rows behind one another in a lane, which the model does not"
         if max(shape.psum, shape.back, shape.grad) > WIDEST or shape.master > 32:
             return f"it has sums of more than {WIDEST} or weights of more than 32 bits"
         return None

@@ -5,7 +5,7 @@ import re
 import pytest
 from array_bench import Bench, make_shape
 
-from hwgen.gateware.tile import Tile
+from hwgen.gateware.lanes import Lanes
 
 STACKED = [  # (Pk, Pn), (tk, tn), words, stack, period
     ((2, 1), (2, 1), 2, 2, 4),
@@ -97,4 +97,4 @@ def test_a_stack_divides_the_rows():
     with pytest.raises(ValueError, match=r"^stack = 3 is not a power of two$"):
         make_shape(3, stack=3, **more)
     with pytest.raises(ValueError, match=re.escape("stack = 4 does not divide the tile's 6 rows")):
-        Tile(make_shape(3, stack=4, **more), 6, 2)
+        Lanes(6, 2, 4)

@@ -207,6 +207,12 @@ def test_a_run_is_the_same():
     assert (short["batches"], short["samples"], short["mismatched"]) == (1, 1, 0)
 
 
+def test_rows_behind_one_another_have_no_model():
+    shape = ArrayShape(**BASE | TURNS | {"period": 8, "stack": 4})
+    problem = RolledArray("a", "a", shape, 4, 2, 4, 2).problem()
+    assert problem == "it has 4 rows behind one another in a lane, which the model does not"
+
+
 def test_what_is_refused():
     device = device_of(plan_network(elsewhere(stored(2))))
     own = r"first: no rolled model of its array: its PEs have memories of their own, .*; leave --rolled out"

@@ -6,7 +6,7 @@ from amaranth import *
 
 from .step import select_row
 
-__all__ = ["Lanes", "delayed", "kept", "multiply_add", "port"]
+__all__ = ["Lanes", "port"]
 
 
 class Lanes:
@@ -38,22 +38,14 @@ class Lanes:
         """(group, lane) of a row in a signal."""
         if self.stack == 1:
             return Const(0, 0), row
-        places = [
-            (Const(self.group(i), self.bits), Const(self.lane(i), range(max(2, self.count))))
-            for i in range(self.tk)
-        ]
-        return tuple(
-            select_row(m, f"{name}_{part}", row, list(own))
-            for part, own in zip(("group", "lane"), zip(*places, strict=True), strict=True)
-        )
+        groups = [Const(self.group(i), self.bits) for i in range(self.tk)]
+        lanes = [Const(self.lane(i), range(max(2, self.count))) for i in range(self.tk)]
+        return select_row(m, f"{name}_group", row, groups), select_row(m, f"{name}_lane", row, lanes)
 
     def of_pe(self, m, name, j, select):
         """(group, lane) of PE ``select`` of the tile, and whether it is in column j."""
-        group, lane = (
-            Signal(self.bits, name=f"{name}_group"),
-            Signal(range(max(2, self.count)), name=f"{name}_row"),
-        )
-        hit = Signal(name=f"{name}_hit")
+        group, hit = Signal(self.bits, name=f"{name}_group"), Signal(name=f"{name}_hit")
+        lane = Signal(range(max(2, self.count)), name=f"{name}_row")
         with m.Switch(select):
             for i in range(self.tk):
                 with m.Case(i * self.tn + j):
@@ -115,30 +107,3 @@ def port(uses):
     for more, other in uses[1:]:
         enable, address = enable | more, Mux(more, other, address)
     return enable, address
-
-
-def delayed(m, value, cycles, name):
-    """Registers in a row: the value after 1, 2, ... cycles."""
-    stages = []
-    for k in range(cycles):
-        stage = Signal(value.shape(), name=f"{name}_{k}", reset_less=True)
-        m.d.sync += stage.eq(value)
-        stages.append(stage)
-        value = stage
-    return stages
-
-
-def kept(m, name, value, load):
-    """A register that takes the value with ``load``."""
-    register = Signal(value.shape(), name=name, reset_less=True)
-    with m.If(load):
-        m.d.sync += register.eq(value)
-    return register
-
-
-def multiply_add(m, name, a, b, carry, width):
-    """Product register, then sum register: the two pipeline registers of a DSP slice."""
-    product = Signal(signed(len(a) + len(b)), name=f"{name}_product", reset_less=True)
-    total = Signal(signed(width), name=f"{name}_sum", reset_less=True)
-    m.d.sync += [product.eq(a * b), total.eq(carry + product)]
-    return total

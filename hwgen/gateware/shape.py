@@ -26,10 +26,10 @@ class ArrayShape:
     ``columns``: the PEs of a tile's column keep their words side by side in one memory of kind ``style``, with one
     write enable: a load reads the column's word and writes it back as a whole, a cycle later. ``copy``:
     forward has weights of its own; if not, it takes turns with backward: visits of forward start at cycles that are
-    multiples of ``period``, those of backward one cycle later. ``rows``: weights of a tile's column that one unit
-    updates, one after the other; 1: every PE updates its own. ``stack``: rows of a column that lie behind one another
-    in one lane of its memories, a power of two; visits are of so many ops at least. Row i is in lane i % lanes; its
-    words are read, summed and written i // lanes cycles after those of row 0.
+    multiples of ``period``, those of backward ``stack`` cycles later. ``rows``: weights of a tile's column that one
+    unit updates, one after the other; 1: every PE updates its own. ``stack``: rows of a column that lie behind one
+    another in one lane of its memories, a power of two; visits are of so many ops at least. Row i is in lane i % lanes;
+    its words are read, summed and written i // lanes cycles after those of row 0.
     """
 
     depth: int
@@ -78,6 +78,13 @@ class ArrayShape:
     def held(self) -> int:
         """Cycles that a weight waits in a register before it is used: its memory's output is the other pass's next."""
         return 0 if self.copy else 1
+
+    def early(self, j: int) -> int:
+        """Cycles by which a tile's column j reads earlier for backward, lest it reads when columns read for forward."""
+        if self.copy or not self.backward:
+            return 0
+        least, most = self.stack, self.period - self.stack
+        return next(e for e in range(j + 1) if least <= (j + self.stack - e) % self.period <= most)
 
     @property
     def updates(self) -> bool:

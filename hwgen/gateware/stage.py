@@ -90,7 +90,7 @@ class StageEngine(wiring.Component):
         self.shape = array_shape(network, plan)
         self.tile_name = tile_name
         self.backs = self.shape.backward or self.shape.gradient
-        self.peek_delay = settle_cycles(plan.tile[1]) + 4
+        self.peek_delay = settle_cycles(plan.tile[1], self.shape.stack) + 4
         ahead, behind = (
             forward_streams(plan, self.whole),
             backward_streams(plan, self.whole) if self.backs else {},

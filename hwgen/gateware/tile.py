@@ -7,7 +7,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .arithmetic import saturate
-from .lanes import Lanes, delayed, kept, multiply_add, port
+from .lanes import Lanes, port
+from .pipeline import delayed, kept, multiply_add
 from .shape import CHUNK, ArrayShape, control_layout
 from .step import operands, piece_of, random_bits, select_row, step_of
 from .words import Column, Words, column_loads
@@ -94,7 +95,7 @@ class Tile(wiring.Component):
         if shape.gradient:
             x_stored = [delayed(m, self.b_x[i], tn + lanes.group(i), f"xs_{i}") for i in range(tk)]
 
-        moves = self._f_loads, self._f_addresses = self._moves(m)
+        moves = self._moves(m)
         loads = column_loads(m, shape, self, lanes)
         selects = [self.peek_select, *delayed(m, self.peek_select, tn + 5, "peek_select")]
         masters, grads, saturated, zeros = [], [], [], []
@@ -102,7 +103,7 @@ class Tile(wiring.Component):
         forward_sums: list[Value] = [Const(0)] * tn
         for j in range(tn):
             phase, load = control[j:], loads[j]
-            column = self._masters(m, j, control, load, selects[j + 4])
+            column = self._masters(m, j, control, load, selects[j + 4], moves)
             masters.append(
                 lanes.word(m, f"master_{j}", j, selects[j + 5], self._updating(phase[5]), column.words)
             )
@@ -178,16 +179,7 @@ class Tile(wiring.Component):
                 addresses.append(address)
         return loads, addresses
 
-    def _early(self, j):
-        """Cycles by which a column reads earlier for backward, lest it reads when any reads for forward."""
-        shape, stack = self.shape, self.shape.stack
-        if shape.copy or not shape.backward:
-            return 0
-        return next(
-            e for e in range(j + 1) if stack <= (j + stack - e) % shape.period <= shape.period - stack
-        )
-
-    def _masters(self, m, j, control, load, peek):
+    def _masters(self, m, j, control, load, peek, moves):
         """A column's masters; written by the update, 5 cycles behind its last piece (6, a row at a time, where the
         column has one unit), and by the host."""
         shape, phase, rows, lanes = self.shape, control[j:], range(self.lanes.count), self.lanes
@@ -195,7 +187,7 @@ class Tile(wiring.Component):
         memory = self._words(m, f"master_{j}", shape.master)
         written = phase[6] if in_turn else phase[5]
         updated = written.update & written.last if shape.updates else Const(0)
-        turns, backs = control[j - self._early(j) :], Const(int(shape.backward))
+        turns, backs = control[j - shape.early(j) :], Const(int(shape.backward))
         uses = [
             (turns[g].op & turns[g].first & backs, lanes.place(turns[g].address, g)) for g in lanes.groups
         ]
@@ -208,7 +200,7 @@ class Tile(wiring.Component):
         if shape.columns:
             uses.append((load.reading, load.reading_address))
         if not shape.copy:
-            uses += [(self._f_loads[g], lanes.place(self._f_addresses[g], g)) for g in lanes.groups]
+            uses += [(moves[0][g], lanes.place(moves[1][g], g)) for g in lanes.groups]
         words = memory.read(*port(uses))
 
         write_address = Signal(shape.place, name=f"write_address_{j}")
@@ -263,7 +255,7 @@ class Tile(wiring.Component):
 
     def _back_weights(self, m, j, control, words):
         """What the backward multipliers of a column take."""
-        top, early, found = self._top(words), self._early(j), []
+        top, early, found = self._top(words), self.shape.early(j), []
         if self.shape.copy:
             return top
         for i in range(self.tk):
