@@ -248,6 +248,7 @@ def test_every_key_of_sim_is_documented(run, built, simulate):
         "depths": {},
     }
     counters = dict.fromkeys(LINK_COUNTERS, 0)
-    simulate(stages=[stage], links=[{"link": 0, "board": 0, "state": "up", "counters": counters}])
+    end = {"link": 0, "board": 0, "state": "up", "counters": counters, "words": {"x": 4}}
+    simulate(stages=[stage], links=[end])
     result = json.loads(run("sim", built, "--json")[1])
     assert keys(result) | {"error", "exit_code"} == documented("sim")
