@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..layout import Storage
+from ..rooms import Room
 from .cost import Line
 from .held import Flight
 from .layer import Share
@@ -100,18 +101,30 @@ def _needs(line: Line, storages: Sequence[Storage], pace: int) -> list[_Need]:
         bits = weights * (word + (stage.w.width if storage.copy else 0))
         if not stage.frozen:
             bits += stage.window.pixels_in * stage.in_channels * stage.x.width
-        most = 0.0
-        for room in rooms:
-            for axis, extent in layer.axes.items():
-                ends = [0, *layer.ends(axis, 0)][:-1]
-                low, high = 0, len(ends) - 1
-                while low < high:
-                    middle = (low + high + 1) // 2
-                    priced = prices.of(room.device, Share(index, axis, 0, ends[middle]))
-                    if priced and priced[0][1].dsp <= room.dsp:
-                        low = middle
-                    else:
-                        high = middle - 1
-                most = max(most, ends[low] / extent)
+        most = max(
+            _most_alone(prices, room, index, axis) for room in rooms for axis in layer.axes or ("whole",)
+        )
         found.append(_Need(dsp, bits, most, word))
     return found
+
+
+def _most_alone(prices: Prices, room: Room, index: int, axis: str) -> float:
+    """The largest share of a layer, cut along ``axis``, for which a board has the multipliers."""
+    layer = prices.layers[index]
+    extent = layer.axes.get(axis, 1)
+    # Of rows a part between others: the first one computes more rows before the pool.
+    start = 1 if axis == "rows" and extent > 2 else 0
+    ends = (
+        [start, *(end for end in layer.ends(axis, 0) if start < end < extent)] if axis in layer.axes else [0]
+    )
+    low, high = 0, len(ends) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        priced = prices.of(room.device, Share(index, axis, start, ends[middle]))
+        if priced and priced[0][1].dsp <= room.dsp:
+            low = middle
+        else:
+            high = middle - 1
+    if start and low == len(ends) - 1:
+        return 1.0
+    return (ends[low] - start) / extent

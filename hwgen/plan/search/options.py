@@ -57,14 +57,18 @@ class Choice:
         return self.pk * self.pn
 
 
-def sizes_of(layer: Layer, axis: str, size: int, turns: int = 1, first: bool = True) -> Sizes:
-    """The extents of ``size`` units of ``axis``; of rows at most, those of the ``first`` part with what its pool
-    shares with others."""
+def sizes_of(
+    layer: Layer, axis: str, size: int, turns: int = 1, first: bool = True, last: bool = True
+) -> Sizes:
+    """The extents of ``size`` units of ``axis``; of rows at most, and exactly if they fill the turns but for the
+    image's edges: the ``first`` part has what all its pool windows read, others leave to those before what both read;
+    the ``last`` one has what no window reads."""
     stage = layer.stage
     rows, x_rows = stage.window.out_height, stage.window.height
     if axis == "rows":
-        rows = size * layer.conv_rows + layer.rows_left
-        rows = min(rows + first * min(turns, size) * layer.pool_overlap, stage.window.out_height)
+        rows = size * layer.conv_rows + first * min(turns, size) * layer.pool_overlap
+        rows += last * max(0, layer.rows_left - layer.pool_overlap)
+        rows = min(rows, stage.window.out_height)
         x_rows = rows_read(stage, rows, min(turns, size))
     groups = size if axis == "groups" else stage.groups
     if axis == "output_channels":

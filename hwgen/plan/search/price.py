@@ -66,7 +66,8 @@ class Prices:
     def _standing(self, device: Device, share: Share, last: bool) -> list[tuple[Choice, Buffers, Load]]:
         layer, storage = self.layers[share.layer], self.storages[share.layer]
         first = share.low == 0 or share.axis != "rows"
-        sizes = sizes_of(layer, share.axis, share.size, share.turns, first)
+        end = share.axis != "rows" or share.high == layer.axes[share.axis]
+        sizes = sizes_of(layer, share.axis, share.size, share.turns, first, end)
         stage = layer.stage
         word = (stage.master.width if storage.master == "here" else stage.w.width) + layer.grad
         each = layer.dsps(device.dsp_widths)
