@@ -206,8 +206,8 @@ class _Summary:
             end = self.found.steps[board].end
             crossing = line.words(board, end, self.found.steps[board].shares[-1].turns)
             for way, words in zip(("down", "up"), crossing, strict=True):
-                rate = line.gbps(board, words, 1) / line.room_gbps[board]
-                names.append((max(words, math.ceil(rate)), f"link {board}.{way}"))
+                paced = math.ceil(line.least_paced(board, end, words))
+                names.append((max(words, paced), f"link {board}.{way}"))
         return max(names, key=lambda pair: pair[0])[1]
 
     def _drain_and_update(self) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from ..rooms import Load, Memories, Room, load_of, room_of
 from .layer import Layer, Share, ceil_div, layers_of, rows_read
 from .logic import board_base
 from .price import Taken
-from .traffic import words_across, words_between
+from .traffic import batch_words, words_across, words_between
 from .walk import Place, Step
 
 __all__ = ["Line"]
@@ -126,7 +126,7 @@ class Line:
             most = max(1, min(int(self._most_rows(layer, pace)), height // 2))
             found.append(
                 min(
-                    (_parts(layer, most, turns, SHARE * room), turns)
+                    (_parts(layer, most, turns, SHARE * room, pace), turns)
                     for turns in range(1, min(most_turns, most) + 1)
                 )[1]
             )
@@ -186,7 +186,7 @@ class Line:
                 self._words[key] = words_between(self.layers, place.layer, width)
         return self._words[key]
 
-    def gbps(self, board: int, words: int, pace: int) -> float:
+    def gbps(self, board: int, words: float, pace: int) -> float:
         """Gb/s of link words at a pace."""
         return words * self.links[board].width * self.clock / pace / 1e3
 
@@ -195,15 +195,21 @@ class Line:
         if board >= len(self.links):
             return False
         words = max(self.words(board, place, turns[place.layer]))
-        return words <= pace and self.gbps(board, words, pace) <= self.room_gbps[board]
+        return words <= pace and self.least_paced(board, place, words) <= pace
+
+    def least_paced(self, board: int, place: Place, words: float) -> float:
+        """Cycles a sample in which the link behind a board carries ``words`` and what crosses at a place once a
+        batch."""
+        if place.done:
+            words += batch_words(self.layers[place.layer], place.axis, self.links[board].width)
+        return self.gbps(board, words, 1) / self.room_gbps[board]
 
     def pace_of(self, steps: Sequence[Step], taken: Sequence[Taken], pace: int, floor: int) -> int:
         """Cycles a sample of the slowest engine, stream or link of a plan made for ``pace``."""
         busy = [choice.busy for each in taken for choice in each.choices]
         for board, step in enumerate(steps[:-1]):
             words = max(self.words(board, step.end, step.shares[-1].turns))
-            rate = words * self.links[board].width * self.clock / 1e3 / self.room_gbps[board]
-            busy += [words, math.ceil(rate)]
+            busy += [words, math.ceil(self.least_paced(board, step.end, words))]
         return min(pace, max(floor, *busy))
 
 
@@ -211,11 +217,14 @@ def _reserved(room: Room, share: float) -> Room:
     return replace(room, bram=int(room.bram * (1 - share)), uram=int(room.uram * (1 - share)))
 
 
-def _parts(layer: Layer, most: int, turns: int, room: float) -> tuple[float, float]:
+def _parts(layer: Layer, most: int, turns: int, room: float, pace: int) -> tuple[float, float]:
     """About how many parts a layer has if each has at most ``most`` rows in so many equal turns and ``room`` bits, and
-    the bits of one; infinite where the last part would have too few rows."""
-    height, found = layer.stage.out_shape[0], (math.inf, math.inf)
+    the bits of one; infinite where the last part would have too few rows, or none reads its halos within ``pace``."""
+    stage, found = layer.stage, (math.inf, math.inf)
+    height, words = stage.out_shape[0], stage.window.width * stage.groups
     for rows in range(most // turns * turns, 0, -turns):
+        if rows_read(stage, rows * layer.conv_rows, turns) * words > pace:
+            continue
         if not _comes_out(height, rows, turns, max(turns, math.ceil(LEAST * most))):
             continue
         parts = ceil_div(height, rows)

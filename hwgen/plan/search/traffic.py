@@ -10,7 +10,7 @@ from ...ir.stage import Stage
 from ..links import channel_lanes, row_run
 from .layer import Layer, Share, rows_read
 
-__all__ = ["run_words", "words_across", "words_between"]
+__all__ = ["batch_words", "run_words", "words_across", "words_between"]
 
 
 @cache
@@ -80,3 +80,13 @@ def words_across(layer: Layer, share: Share, width: int) -> tuple[int, int]:
         if dx_bits:
             up += x_pixels * (words(shared, stage.col_bits) + words(rest - shared, dx_bits))
     return down, up
+
+
+def batch_words(layer: Layer, axis: str, width: int) -> float:
+    """Words a sample, each way, of what crosses a boundary inside a layer once a batch: sums of dW and db of a cut by
+    rows, an element a word."""
+    stage = layer.stage
+    if axis != "rows" or stage.frozen:
+        return 0.0
+    biases = stage.out_channels if stage.bias is not None else 0
+    return (math.prod(stage.weight_shape) + biases) * math.ceil(layer.grad / width) / layer.batch
