@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from amaranth.back import rtlil, verilog
-from amaranth.hdl import _ir, _nir
 
 from .. import __version__
 from ..errors import ToolError
-from .cycles import has_cycle
+from .lean import lean_netlists
 
 __all__ = ["convert"]
 
 
 def convert(component: Any, name: str) -> str:
     """The Verilog text of ``component`` as module ``name``. Raises ToolError if Yosys breaks off, as on a full disk."""
-    with _lean_netlists():
+    with lean_netlists():
         rtl = rtlil.convert(component, name=name, emit_src=False)
     try:
         text = verilog._convert_rtlil_text(_without_zero_memories(rtl), strip_internal_attrs=True)
@@ -54,34 +51,6 @@ def _started(text: str) -> str:
             module = re.sub(r"(?m)^(module .*\);)\n", rf"\1\n{START}", module, count=1)
         modules[number] = module
     return "\nendmodule\n".join(modules)
-
-
-@contextmanager
-def _lean_netlists() -> Iterator[None]:
-    """Netlists built meanwhile are built faster, and without initial values for memories that start as zeros.
-
-    Nothing relies on those (the host loads weights, the rest is written before it is read). Amaranth works
-    them out bit by bit, and as Verilog they are one line a word: most of the time and most of the text of a
-    large design.
-    """
-    build, check = _ir.build_netlist, _nir.Netlist.check_comb_cycles
-
-    def build_lean(*arguments: Any, **options: Any) -> Any:
-        netlist = build(*arguments, **options)
-        for cell in netlist.cells:
-            if isinstance(cell, _nir.Memory) and not any(cell.init):
-                cell.init = ()
-        return netlist
-
-    def check_lean(netlist: Any) -> None:
-        if has_cycle(netlist):
-            check(netlist)  # which words the error
-
-    _ir.build_netlist, _nir.Netlist.check_comb_cycles = build_lean, check_lean
-    try:
-        yield
-    finally:
-        _ir.build_netlist, _nir.Netlist.check_comb_cycles = build, check
 
 
 def _without_zero_memories(rtl: str) -> str:

@@ -1,0 +1,112 @@
+"""Amaranth's netlists made faster: the same ones, without what it checks of every bit again and again."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from amaranth.hdl import _ir, _nir
+
+from .cycles import has_cycle
+
+__all__ = ["lean_netlists"]
+
+WIDEST = 1 << 16
+"""A net's number is that of its cell and 16 bits for its place there."""
+
+
+@contextmanager
+def lean_netlists() -> Iterator[None]:
+    """Netlists built meanwhile are built faster, and without initial values for memories that start as zeros.
+
+    Nothing relies on those (the host loads weights, the rest is written before it is read). Amaranth works
+    them out bit by bit, and as Verilog they are one line a word: most of the time and most of the text of a
+    large design.
+
+    A value is a tuple with a number for every bit of a signal, 10⁷ in a board. Amaranth asks of each, in Python,
+    whether it is one whenever a value is copied, cut or looked up; that was half of the time of an emission. The few
+    functions that do are replaced by ones of the same results (tests/test_backend_lean.py); the version of Amaranth is pinned.
+
+    Nor are reference cycles looked for: a netlist's objects all live until its text is written. What is left then is
+    found by the next search.
+    """
+    saved = [(owner, name, owner.__dict__[name]) for owner, name, _ in REPLACED]
+    collecting = gc.isenabled()
+    gc.disable()
+    for owner, name, new in REPLACED:
+        setattr(owner, name, new)
+    try:
+        yield
+    finally:
+        for owner, name, old in saved:
+            setattr(owner, name, old)
+        if collecting:
+            gc.enable()
+
+
+_build_netlist, _check_comb_cycles = _ir.build_netlist, _nir.Netlist.check_comb_cycles
+
+
+def _build(*arguments: Any, **options: Any) -> Any:
+    netlist = _build_netlist(*arguments, **options)
+    for cell in netlist.cells:
+        if isinstance(cell, _nir.Memory) and not any(cell.init):
+            cell.init = ()
+    return netlist
+
+
+def _check_cycles(netlist: Any) -> None:
+    if has_cycle(netlist):
+        _check_comb_cycles(netlist)  # which words the error
+
+
+def _new_value(cls: Any, nets: Any = ()) -> Any:
+    if type(nets) is cls:
+        return nets
+    return tuple.__new__(cls, (nets,) if isinstance(nets, _nir.Net) else nets)
+
+
+def _from_cell(cls: Any, cell: int, bit: int) -> Any:
+    if bit >= WIDEST:
+        raise ValueError(f"a value of more than {WIDEST} bits")
+    return cls(cell << 16 | bit)
+
+
+def _add_value_cell(netlist: Any, width: int, cell: Any) -> Any:
+    if width > WIDEST:
+        raise ValueError(f"a value of {width} bits; at most {WIDEST}")
+    first = netlist.add_cell(cell) << 16
+    return _nir.Value(map(_nir.Net, range(first, first + width)))
+
+
+def _resolve_value(netlist: Any, value: Any) -> Any:
+    if not value or min(value) >= 0:
+        return value
+    connections = netlist.connections
+    nets = []
+    for net in value:
+        while net < 0:
+            net = connections[net]
+        nets.append(net)
+    return _nir.Value(nets)
+
+
+def _extend(emitter: Any, value: Any, signed: bool, width: int) -> Any:
+    missing = width - len(value)
+    if missing <= 0:
+        return value
+    return _nir.Value((*value, *[value[-1] if signed else _nir.Net.from_const(0)] * missing))
+
+
+REPLACED: Iterable[tuple[Any, str, Any]] = (
+    (_ir, "build_netlist", _build),
+    (_nir.Netlist, "check_comb_cycles", _check_cycles),
+    (_nir.Value, "__new__", _new_value),
+    (_nir.Net, "from_cell", classmethod(_from_cell)),
+    (_nir.Netlist, "add_value_cell", _add_value_cell),
+    (_nir.Netlist, "resolve_value", _resolve_value),
+    (_ir.NetlistEmitter, "extend", _extend),
+)
+"""Owner, name and what takes its place; all but the first two give the same results."""

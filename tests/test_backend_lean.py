@@ -1,0 +1,112 @@
+"""Netlists made fast are Amaranth's own, and Amaranth is as it was afterwards."""
+
+import gc
+
+import pytest
+from amaranth import *
+from amaranth.back import rtlil
+from amaranth.hdl import _ir, _nir
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hwgen.backend.convert import _without_zero_memories
+from hwgen.backend.lean import REPLACED, lean_netlists
+from hwgen.gateware.relane import Relane
+from hwgen.gateware.stream import Fifo, lanes
+from hwgen.gateware.tile import ArrayShape, Tile
+
+SHAPE = ArrayShape(
+    depth=4, x=8, w=8, dy=8, master=16, grad=24, psum=20, back=20, rate=8, shift=12,
+    backward=True, gradient=True, stochastic=True,
+)  # fmt: skip
+
+
+class Mixed(wiring.Component):
+    """Every kind of value and cell that the functions replaced see: signs, cuts, parts, cases, a memory with words."""
+
+    def __init__(self):
+        super().__init__({"a": In(signed(5)), "b": In(7), "c": Out(signed(20)), "d": Out(9), "e": Out(16)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=9, depth=4, init=[1, 0, 3])
+        m.submodules.inner = inner = Module()
+        port, kept = memory.read_port(), Signal(12, init=5)
+        total = self.a + self.b.as_signed()
+        m.d.comb += [port.en.eq(self.b[0]), port.addr.eq(self.b[1:3]), self.d.eq(port.data)]
+        m.d.comb += self.c.eq(Mux(self.a[-1], total * self.a, Cat(self.b, Const(5, 4), ~self.a)))
+        inner.d.sync += kept.eq(Cat(kept[3:], self.b.bit_select(self.a[:2], 3)))
+        with m.Switch(self.b):
+            with m.Case("1--0---"):
+                m.d.sync += self.e[4:9].eq(self.a)
+            with m.Default():
+                m.d.sync += self.e.eq(kept - total)
+        return m
+
+
+COMPONENTS = {
+    "mixed": Mixed,
+    "shift": lambda: Relane(5, (6, 4), (6, 3)),
+    "gather": lambda: Relane(5, (6, 2), (6, 6)),
+    "fifo": lambda: Fifo(lanes(3, 7), 40),
+    "tile": lambda: Tile(SHAPE, 2, 3, ((0, 1, 2), (3, 4, 5))),
+}
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_the_same_netlist(name):
+    plain = rtlil.convert(COMPONENTS[name](), name="top", emit_src=False)
+    with lean_netlists():
+        lean = rtlil.convert(COMPONENTS[name](), name="top", emit_src=False)
+    assert _without_zero_memories(lean) == _without_zero_memories(plain)
+
+
+def test_amaranth_is_put_back():
+    before = [owner.__dict__[name] for owner, name, _ in REPLACED]
+    assert gc.isenabled()
+    seen = []
+
+    def leave():
+        with lean_netlists():
+            seen.append((gc.isenabled(), [owner.__dict__[name] for owner, name, _ in REPLACED]))
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        leave()
+    ((collecting, meanwhile),) = seen
+    assert not collecting
+    assert all(new is not old for new, old in zip(meanwhile, before, strict=True))
+    assert gc.isenabled()
+    assert [owner.__dict__[name] for owner, name, _ in REPLACED] == before
+    with pytest.raises(AssertionError):
+        _nir.Value([3])
+
+
+def test_a_caller_without_collection_keeps_it_so():
+    gc.disable()
+    try:
+        with lean_netlists():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_values_too_wide_for_a_net():
+    m = Module()
+    a, b = Signal(40_000), Signal(70_000)
+    m.d.comb += b.eq(a * a)
+    with lean_netlists(), pytest.raises(ValueError, match=r"a value of 80000 bits; at most 65536"):
+        rtlil.convert(m, ports=[a, b])
+
+
+def test_late_values_that_lead_to_others():
+    netlist = _nir.Netlist()
+    netlist.connections = {_nir.Net(-3): _nir.Net(-2), _nir.Net(-2): _nir.Net(1), _nir.Net(-1): _nir.Net(1 << 16)}
+    with lean_netlists():
+        value = _nir.Value(map(_nir.Net, (-3, -1, 0, 5 << 16)))
+        assert netlist.resolve_value(value) == (1, 1 << 16, 0, 5 << 16)
+        emitter = _ir.NetlistEmitter(netlist, None)
+        assert emitter.extend(value, True, 6) == (*value, 5 << 16, 5 << 16)
+        assert emitter.extend(value, False, 5) == (*value, 0)
