@@ -162,8 +162,11 @@ class Relane(wiring.Component):
             with m.Switch(after):
                 for place in places:
                     with m.Case(place // self.unit):
-                        m.d.comb += placed.eq(word << place * self.width)
+                        m.d.comb += placed.eq(word.shift_left(place * self.width))
             return placed
         for bit in range(len(after)):
-            word = Mux(after[bit], word << (step << bit), word)[: self.capacity * self.width]
+            amount = step << bit
+            moved = Signal(min(len(word) + amount, self.capacity * self.width), name=f"moved_{bit}")
+            m.d.comb += moved.eq(Mux(after[bit], word.shift_left(amount), word))
+            word = moved
         return word
