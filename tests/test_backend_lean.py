@@ -1,7 +1,9 @@
 """Netlists made fast are Amaranth's own, and Amaranth is as it was afterwards."""
 
 import gc
+import re
 
+import amaranth
 import pytest
 from amaranth import *
 from amaranth.back import rtlil
@@ -11,11 +13,12 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from hwgen.backend.convert import _without_zero_memories
-from hwgen.backend.lean import REPLACED, lean_netlists
+from hwgen.backend.lean import OTHER, SAME, lean_netlists
 from hwgen.gateware.relane import Relane
 from hwgen.gateware.stream import Fifo, lanes
 from hwgen.gateware.tile import ArrayShape, Tile
 
+REPLACED = (*OTHER, *SAME)
 SHAPE = ArrayShape(
     depth=4, x=8, w=8, dy=8, master=16, grad=24, psum=20, back=20, rate=8, shift=12,
     backward=True, gradient=True, stochastic=True,
@@ -83,6 +86,27 @@ def test_amaranth_is_put_back():
         _nir.Value([3])
 
 
+def test_another_amaranth_keeps_its_own(monkeypatch):
+    before = [owner.__dict__[name] for owner, name, _ in REPLACED]
+    monkeypatch.setattr(amaranth, "__version__", "0.5.11")
+    with lean_netlists():
+        meanwhile = [owner.__dict__[name] for owner, name, _ in REPLACED]
+    changed = [new is not old for new, old in zip(meanwhile, before, strict=True)]
+    assert changed == [True] * len(OTHER) + [False] * len(SAME)
+
+
+def test_clock_domains_by_name():
+    """Eight names: a set has them so once in 40,320 processes."""
+    m = Module()
+    names = [f"clock{k}" for k in (5, 2, 7, 0, 3, 6, 1, 4)]
+    for name in names:
+        m.d[name] += Signal(name=f"q_{name}").eq(1)
+    with lean_netlists():
+        text = rtlil.convert(m, name="top", ports=[], emit_src=False)
+    clocks = re.findall(r"input \d+ +\\(\w+)_clk\n", text)
+    assert clocks == sorted(names)
+
+
 def test_a_caller_without_collection_keeps_it_so():
     gc.disable()
     try:
@@ -103,7 +127,11 @@ def test_values_too_wide_for_a_net():
 
 def test_late_values_that_lead_to_others():
     netlist = _nir.Netlist()
-    netlist.connections = {_nir.Net(-3): _nir.Net(-2), _nir.Net(-2): _nir.Net(1), _nir.Net(-1): _nir.Net(1 << 16)}
+    netlist.connections = {
+        _nir.Net(-3): _nir.Net(-2),
+        _nir.Net(-2): _nir.Net(1),
+        _nir.Net(-1): _nir.Net(1 << 16),
+    }
     with lean_netlists():
         value = _nir.Value(map(_nir.Net, (-3, -1, 0, 5 << 16)))
         assert netlist.resolve_value(value) == (1, 1 << 16, 0, 5 << 16)

@@ -1,18 +1,21 @@
-"""Amaranth's netlists made faster: the same ones, without what it checks of every bit again and again."""
+"""Amaranth's netlists made faster: the same ones, without what it checks of every bit again and again; in one order."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import amaranth
 from amaranth.hdl import _ir, _nir
 
 from .cycles import has_cycle
 
 __all__ = ["lean_netlists"]
 
+KNOWN = "0.5.10"
+"""The version of Amaranth whose insides SAME knows; pyproject.toml pins it."""
 WIDEST = 1 << 16
 """A net's number is that of its cell and 16 bits for its place there."""
 
@@ -27,15 +30,17 @@ def lean_netlists() -> Iterator[None]:
 
     A value is a tuple with a number for every bit of a signal, 10⁷ in a board. Amaranth asks of each, in Python,
     whether it is one whenever a value is copied, cut or looked up; that was half of the time of an emission. The few
-    functions that do are replaced by ones of the same results (tests/test_backend_lean.py); the version of Amaranth is pinned.
+    functions that do are replaced by ones of the same results (tests/test_backend_lean.py). Another version of Amaranth
+    than the pinned one keeps its own, and its time.
 
     Nor are reference cycles looked for: a netlist's objects all live until its text is written. What is left then is
     found by the next search.
     """
-    saved = [(owner, name, owner.__dict__[name]) for owner, name, _ in REPLACED]
+    replaced = (*OTHER, *SAME) if amaranth.__version__ == KNOWN else OTHER
+    saved = [(owner, name, owner.__dict__[name]) for owner, name, _ in replaced]
     collecting = gc.isenabled()
     gc.disable()
-    for owner, name, new in REPLACED:
+    for owner, name, new in replaced:
         setattr(owner, name, new)
     try:
         yield
@@ -47,6 +52,7 @@ def lean_netlists() -> Iterator[None]:
 
 
 _build_netlist, _check_comb_cycles = _ir.build_netlist, _nir.Netlist.check_comb_cycles
+_create_missing_domains = _ir.Fragment._create_missing_domains
 
 
 def _build(*arguments: Any, **options: Any) -> Any:
@@ -55,6 +61,11 @@ def _build(*arguments: Any, **options: Any) -> Any:
         if isinstance(cell, _nir.Memory) and not any(cell.init):
             cell.init = ()
     return netlist
+
+
+def _missing_domains(fragment: Any, *arguments: Any, **options: Any) -> Any:
+    """Clock domains by name. Amaranth has them as a set does: in another order in every process, and so the ports."""
+    return sorted(_create_missing_domains(fragment, *arguments, **options), key=lambda domain: domain.name)
 
 
 def _check_cycles(netlist: Any) -> None:
@@ -100,13 +111,18 @@ def _extend(emitter: Any, value: Any, signed: bool, width: int) -> Any:
     return _nir.Value((*value, *[value[-1] if signed else _nir.Net.from_const(0)] * missing))
 
 
-REPLACED: Iterable[tuple[Any, str, Any]] = (
+Replacements = Sequence[tuple[Any, str, Any]]
+OTHER: Replacements = (
     (_ir, "build_netlist", _build),
+    (_ir.Fragment, "_create_missing_domains", _missing_domains),
     (_nir.Netlist, "check_comb_cycles", _check_cycles),
+)
+"""Owner, name and what takes its place, with other results."""
+SAME: Replacements = (
     (_nir.Value, "__new__", _new_value),
     (_nir.Net, "from_cell", classmethod(_from_cell)),
     (_nir.Netlist, "add_value_cell", _add_value_cell),
     (_nir.Netlist, "resolve_value", _resolve_value),
     (_ir.NetlistEmitter, "extend", _extend),
 )
-"""Owner, name and what takes its place; all but the first two give the same results."""
+"""Those with the same results."""
