@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from ..target import Board, Device
-from .blocks import rams_of
+from .blocks import Rams, rams_of
 
 __all__ = ["NEVER", "Dealt", "Load", "Memories", "Memory", "Room", "deal", "load_of", "room_of"]
 
@@ -53,23 +54,15 @@ class Load:
 
     def with_memories(self, device: Device, memories: Memories) -> Load:
         """The same load with more memories."""
-        rams = rams_of(device)
+        kinds = _kinds(device)
         mems, floor, tables = [*self.mems], self.floor, self.tables
         for _, count, depth, width, reads, asynchronous in memories:
             if asynchronous:
-                taken = rams.taken(depth, width, "distributed", reads, True)
-                tables += count * (taken.tables + taken.lut)
+                tables += count * kinds.asynchronous(depth, width, reads)
                 continue
-            blocks = ultra = luts = NEVER
-            if device.bram:
-                blocks = rams.taken(depth, width, "block", reads).bram
-            if device.uram:
-                ultra = float(rams.taken(depth, width, "ultra", reads).uram)
-            if depth <= SHALLOW:
-                taken = rams.taken(depth, width, "distributed", reads)
-                luts = float(taken.tables + taken.lut)
+            blocks, ultra, luts, stays = kinds.of(depth, width, reads)
             mems.append((count, blocks, ultra, luts))
-            floor += count * blocks if luts > device.lut_ram and not device.uram else 0.0
+            floor += count * blocks if stays else 0.0
         listed = (*self.memories, *memories)
         return Load(self.dsp, self.luts, self.ffs, listed, tuple(mems), floor, tables)
 
@@ -97,6 +90,39 @@ def room_of(board: Board) -> Room:
     """The room of a board by its fill limits."""
     names = ("dsp", "bram", "uram", "lut", "ff", "lut_ram")
     return Room(board.device, *(board.available(name) for name in names))
+
+
+class _Kinds:
+    """What a memory takes of every kind of a device's memories, kept for later."""
+
+    def __init__(self, rams: Rams, blocks: bool, ultra: bool, lut_ram: int):
+        self.rams, self.blocks, self.ultra, self.lut_ram = rams, blocks, ultra, lut_ram
+        self._known: dict[tuple[int, int, int], tuple[float, float, float, bool]] = {}
+
+    def asynchronous(self, depth: int, width: int, reads: int) -> int:
+        """Look-up tables of one that is read without a clock."""
+        taken = self.rams.taken(depth, width, "distributed", reads, True)
+        return taken.tables + taken.lut
+
+    def of(self, depth: int, width: int, reads: int) -> tuple[float, float, float, bool]:
+        """Block RAMs, ultra RAMs, LUTs; whether nothing but block RAM holds it."""
+        key = depth, width, reads
+        if key not in self._known:
+            blocks = ultra = luts = NEVER
+            if self.blocks:
+                blocks = self.rams.taken(depth, width, "block", reads).bram
+            if self.ultra:
+                ultra = float(self.rams.taken(depth, width, "ultra", reads).uram)
+            if depth <= SHALLOW:
+                taken = self.rams.taken(depth, width, "distributed", reads)
+                luts = float(taken.tables + taken.lut)
+            self._known[key] = blocks, ultra, luts, luts > self.lut_ram and not self.ultra
+        return self._known[key]
+
+
+@cache
+def _kinds(device: Device) -> _Kinds:
+    return _Kinds(rams_of(device), bool(device.bram), bool(device.uram), device.lut_ram)
 
 
 def load_of(device: Device, dsp: int, logic: tuple[int, int], memories: Memories) -> Load:

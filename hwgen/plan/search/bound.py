@@ -120,8 +120,8 @@ def _most_alone(prices: Prices, room: Room, index: int, axis: str) -> float:
     low, high = 0, len(ends) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        priced = prices.of(room.device, Share(index, axis, start, ends[middle]))
-        if priced and priced[0][1].dsp <= room.dsp:
+        dsp = prices.least_dsp(room.device, Share(index, axis, start, ends[middle]))
+        if dsp is not None and dsp <= room.dsp:
             low = middle
         else:
             high = middle - 1

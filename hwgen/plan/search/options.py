@@ -12,7 +12,7 @@ from ..fold import Folding
 from ..foldings import MAX_PES
 from .layer import Layer, ceil_div, rows_read
 
-__all__ = ["Choice", "Sizes", "choices", "sizes_of"]
+__all__ = ["Choice", "Sizes", "choices", "least_pes", "sizes_of"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -96,18 +96,37 @@ def _splits(count: int) -> tuple[Ints, Ints]:
     return np.array(lanes), np.array([ceil_div(count, each) for each in lanes])
 
 
+@dataclass(frozen=True)
+class _Grid:
+    """All (u, pc, pn) with their folds, fewest PEs first: cgs = ceil(cin / pc), folds = fk · fn."""
+
+    u: Ints
+    pc: Ints
+    cgs: Ints
+    fk: Ints
+    pn: Ints
+    fn: Ints
+    pes: Ints
+    folds: Ints
+    fewest: Ints
+    """The fewest folds of any with no more PEs; falling."""
+
+
 @cache
-def _grid(
-    us: tuple[int, ...], positions: int, cin: int, n: int, pc: int | None, pn: int | None
-) -> tuple[Ints, ...]:
-    """All (u, pc, pn) as flat arrays with their folds: u, pc, cgs, fk, pn, fn; only the pc and pn that are given."""
+def _grid(us: tuple[int, ...], positions: int, cin: int, n: int, pc: int | None, pn: int | None) -> _Grid:
+    """All foldings, only with the pc and pn that are given."""
     pcs, cgss = _splits(cin) if pc is None else (np.array([pc]), np.array([ceil_div(cin, pc)]))
     pns, fns = _splits(n) if pn is None else (np.array([pn]), np.array([ceil_div(n, pn)]))
     u, k, c = (
         part.reshape(-1) for part in np.meshgrid(us, np.arange(len(pcs)), np.arange(len(pns)), indexing="ij")
     )
-    cgs = cgss[k]
-    return u, pcs[k], cgs, (positions // u) * cgs, pns[c], fns[c]
+    order = np.argsort(u * pcs[k] * pns[c], kind="stable")
+    u, k, c = u[order], k[order], c[order]
+    fk = (positions // u) * cgss[k]
+    folds = fk * fns[c]
+    return _Grid(
+        u, pcs[k], cgss[k], fk, pns[c], fns[c], u * pcs[k] * pns[c], folds, np.minimum.accumulate(folds)
+    )
 
 
 def _wishes(layer: Layer, axis: str, sizes: Sizes) -> tuple[int | None, int | None]:
@@ -120,6 +139,66 @@ def _wishes(layer: Layer, axis: str, sizes: Sizes) -> tuple[int | None, int | No
     return pc, pn
 
 
+@dataclass(frozen=True)
+class _Near:
+    """Foldings that keep a pace with not many more PEs than the fewest: places in their grid, and what they take."""
+
+    grid: _Grid
+    places: Ints
+    pixels: int
+    depth: Ints
+    streams: Ints
+
+
+def least_pes(layer: Layer, axis: str, sizes: Sizes, pace: int, in_turns: bool = False) -> int | None:
+    """The fewest PEs with which a share keeps ``pace``; None if it cannot."""
+    near = _near(layer, axis, sizes, pace, in_turns)
+    return None if near is None else int(near.grid.pes[near.places[0]])
+
+
+def _near(layer: Layer, axis: str, sizes: Sizes, pace: int, in_turns: bool) -> _Near | None:
+    stage = layer.stage
+    grid = _grid(tuple(layer.us), stage.window.positions, sizes.cin, sizes.n, *_wishes(layer, axis, sizes))
+    pixels = sizes.rows * stage.window.out_width
+    if in_turns:
+        period = min(layer.b, pixels)
+        pixels = ceil_div(pixels, period) * period
+    most = min(pace // pixels, MAX_PES) // sizes.groups
+    total = int(np.searchsorted(grid.pes, MAX_PES, side="right"))
+    # Where enough multipliers begin; streams may ask for more.
+    first = int(np.searchsorted(-grid.fewest, -most))
+    while first < total:
+        last = _reach(grid, first, total)
+        streams = _streams(layer, axis, sizes, pixels, grid.cgs[first:last], grid.fn[first:last])
+        fits = np.flatnonzero((grid.folds[first:last] <= most) & (streams <= pace))
+        if not len(fits):
+            first = last
+            continue
+        if fits[0]:
+            first += int(fits[0])
+            last = _reach(grid, first, total)
+            streams = _streams(layer, axis, sizes, pixels, grid.cgs[first:last], grid.fn[first:last])
+            fits = np.flatnonzero((grid.folds[first:last] <= most) & (streams <= pace))
+        places = fits + first
+        return _Near(grid, places, pixels, sizes.groups * grid.folds[places], streams[fits])
+    return None
+
+
+def _reach(grid: _Grid, first: int, total: int) -> int:
+    """Behind the last folding with not many more PEs than the ``first``."""
+    return min(total, int(np.searchsorted(grid.pes, SLACK * grid.pes[first] + 8, side="right")))
+
+
+def _streams(layer: Layer, axis: str, sizes: Sizes, pixels: int, cgs: Ints, fn: Ints) -> Ints:
+    """Cycles of the slowest of row buffers, which take a word a cycle, and pool, which reads one a position."""
+    stage = layer.stage
+    streams = sizes.x_rows * stage.window.width * sizes.groups * cgs
+    if stage.pool is not None and axis != "input_channels":
+        pooled = sizes.rows // layer.conv_rows * stage.out_shape[1] * stage.pool.positions
+        streams = np.maximum(streams, max(pooled, pixels) * sizes.groups * fn)
+    return streams
+
+
 def choices(
     layer: Layer, axis: str, sizes: Sizes, pace: int, word: int, in_turns: bool = False
 ) -> list[Choice]:
@@ -128,41 +207,25 @@ def choices(
     ``word`` bits lie in memory beside every PE's multipliers for one weight. ``in_turns``: forward and
     backward take turns at it, in whole blocks.
     """
-    stage = layer.stage
-    grid = _grid(tuple(layer.us), stage.window.positions, sizes.cin, sizes.n, *_wishes(layer, axis, sizes))
-    u, pc, cgs, fk, pn, fn = grid
-    width = stage.window.out_width
-    pixels = sizes.rows * width
-    if in_turns:
-        period = min(layer.b, pixels)
-        pixels = ceil_div(pixels, period) * period
-    depth = sizes.groups * fk * fn
-    fits = (pixels * depth <= pace) & (depth <= MAX_PES) & (u * pc * pn <= MAX_PES)
-    # A word a cycle enters the row buffers and the pool; the pool reads one a position.
-    streams = sizes.x_rows * stage.window.width * sizes.groups * cgs
-    if stage.pool is not None and axis != "input_channels":
-        pooled = sizes.rows // layer.conv_rows * stage.out_shape[1] * stage.pool.positions
-        streams = np.maximum(streams, max(pooled, pixels) * sizes.groups * fn)
-    fits &= streams <= pace
-    if not fits.any():
+    near = _near(layer, axis, sizes, pace, in_turns)
+    if near is None:
         return []
-    pes = u * pc * pn
-    least = int(pes[fits].min())
-    near = np.flatnonzero(fits & (pes <= SLACK * least + 8))
-    blocks = _blocks(depth[near], pes[near], word)
-    blocks += _buffers(layer, axis == "rows", sizes, u[near], pc[near], cgs[near], fn[near])
-    order = np.lexsort((-pc[near], u[near], blocks, pes[near]))
+    grid, places = near.grid, near.places
+    u, pc, pn, fk, fn = (each[places] for each in (grid.u, grid.pc, grid.pn, grid.fk, grid.fn))
+    pes, depth = grid.pes[places], near.depth
+    blocks = _blocks(depth, pes, word)
+    blocks += _buffers(layer, axis == "rows", sizes, u, pc, grid.cgs[places], fn)
+    order = np.lexsort((-pc, u, blocks, pes))
     found: list[Choice] = []
     best = float("inf")
-    for i in order:
-        if blocks[i] < 0.99 * best or not found:
-            best = float(blocks[i])
-            k = near[i]
+    for k in order:
+        if blocks[k] < 0.99 * best or not found:
+            best = float(blocks[k])
             tile = divisor(int(u[k] * pc[k]), TILE_ROWS), divisor(int(pn[k]), TILE_COLUMNS)
-            cycles = int(pixels * depth[k])
+            cycles = int(near.pixels * depth[k])
             folding = Folding(int(u[k]), int(pc[k]), int(pn[k]), layer.b)
             array = (folding.u * folding.pc, folding.pn, int(fk[k]), int(fn[k]), int(depth[k]))
-            found.append(Choice(folding, *array, cycles, max(cycles, int(streams[k])), tile))
+            found.append(Choice(folding, *array, cycles, max(cycles, int(near.streams[k])), tile))
             if len(found) == MOST_CHOICES:
                 break
     return found

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 
 from ...target import Device
+from ..fold import Folding
 from ..layout import Storage
 from ..rooms import Dealt, Load, Room, deal, load_of
 from .held import Flight
 from .layer import Layer, Share
 from .logic import part_logic
 from .memory import Buffers
-from .options import Choice, choices, sizes_of
+from .options import Choice, Sizes, choices, least_pes, sizes_of
 
-__all__ = ["Prices", "Standing", "Taken"]
+__all__ = ["Kept", "Prices", "Taken"]
 
-Standing = dict[tuple[object, ...], list[tuple[Choice, Buffers, Load]]]
-"""Foldings of shares at one pace, their memories, and what they take but for samples in flight."""
+Key = tuple[object, ...]
+MOST_KEPT = 150_000
+"""Foldings of shares that are kept for other paces."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,84 @@ class Taken:
 
 
 @dataclass
+class Kept:
+    """What prices of one line of layers need again: ``made``, memories of foldings and what they take but for samples
+    in flight, whatever the pace; ``parts``, foldings to consider at one ``pace``."""
+
+    made: dict[tuple[Key, Folding], tuple[Buffers, Load]] = field(default_factory=dict)
+    parts: dict[Key, _Part] = field(default_factory=dict)
+    pace: int = 0
+
+    def at(self, pace: int) -> Kept:
+        """The same, without what is of another pace."""
+        if self.pace != pace:
+            self.pace, self.parts = pace, {}
+        if len(self.made) > MOST_KEPT:
+            self.made.clear()
+        return self
+
+
+@dataclass
+class _Part:
+    """A share at a pace, whatever is in flight; worked out as far as it is asked for."""
+
+    key: Key
+    device: Device
+    layer: Layer
+    axis: str
+    sizes: Sizes
+    last: bool
+    storage: Storage
+    pace: int
+    made: dict[tuple[Key, Folding], tuple[Buffers, Load]]
+
+    @cached_property
+    def dsp(self) -> int | None:
+        """The fewest multipliers; None if no folding keeps the pace."""
+        pes = least_pes(self.layer, self.axis, self.sizes, self.pace, not self.storage.copy)
+        return None if pes is None else pes * self.layer.dsps(self.device.dsp_widths)
+
+    @cached_property
+    def choices(self) -> list[Choice]:
+        """Foldings, fewest multipliers first."""
+        stage = self.layer.stage
+        word = (stage.master.width if self.storage.master == "here" else stage.w.width) + self.layer.grad
+        return choices(self.layer, self.axis, self.sizes, self.pace, word, not self.storage.copy)
+
+    def standing(self, k: int) -> tuple[Buffers, Load]:
+        """Memories of a choice, and what it takes but for samples in flight."""
+        choice = self.choices[k]
+        key = self.key, choice.folding
+        if key not in self.made:
+            layer, storage = self.layer, self.storage
+            buffers = Buffers(layer, self.axis, self.sizes, choice, self.last)
+            logic = part_logic(layer, self.sizes, choice, storage, self.last, self.axis == "rows")
+            dsp = layer.dsps(self.device.dsp_widths) * choice.pes
+            self.made[key] = buffers, load_of(self.device, dsp, logic, buffers.standing(storage))
+        return self.made[key]
+
+
+@dataclass
+class _Flown:
+    """A part with its samples in flight."""
+
+    part: _Part
+    flight: Flight
+    loads: dict[int, Load] = field(default_factory=dict)
+
+    def load(self, k: int) -> Load:
+        """What a choice takes."""
+        if k not in self.loads:
+            buffers, load = self.part.standing(k)
+            memories = buffers.flying(self.part.storage, self.flight)
+            self.loads[k] = load.with_memories(self.part.device, memories)
+        return self.loads[k]
+
+
+@dataclass
 class Prices:
-    """All prices at one pace; ``flights`` and ``storages`` by layer; ``standing``: what does not depend on flights.
+    """All prices at one pace; ``flights`` and ``storages`` by layer; ``kept`` from other prices of the same layers and
+    storages.
 
     Devices are told apart as objects: Line makes equal ones one.
     """
@@ -42,53 +121,51 @@ class Prices:
     pace: int
     flights: Sequence[Flight]
     storages: Sequence[Storage]
-    standing: Standing = field(default_factory=dict)
-    known: dict[tuple[object, ...], list[tuple[Choice, Load]]] = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
+    known: dict[Key, _Flown] = field(default_factory=dict)
 
     def of(self, device: Device, share: Share) -> list[tuple[Choice, Load]]:
         """Foldings of a share with their loads, fewest multipliers first."""
+        flown = self._flown(device, share)
+        return [(choice, flown.load(k)) for k, choice in enumerate(flown.part.choices)]
+
+    def least_dsp(self, device: Device, share: Share) -> int | None:
+        """The fewest multipliers of a share; None if it does not keep the pace."""
+        return self._flown(device, share).part.dsp
+
+    def _flown(self, device: Device, share: Share) -> _Flown:
         layer = self.layers[share.layer]
         last = share.axis != "input_channels" or share.high == layer.axes[share.axis]
-        ends = (share.low == 0, share.high == layer.axes[share.axis]) if share.axis == "rows" else (last,)
-        key = (id(device), share.layer, share.axis, share.size, share.turns, *ends)
+        first, end = True, last
+        if share.axis == "rows":
+            first, end = share.low == 0, share.high == layer.axes[share.axis]
+        key = (id(device), share.layer, share.axis, share.size, share.turns, first, end)
         if key not in self.known:
             flight, storage = self.flights[share.layer], self.storages[share.layer]
             if share.axis == "rows":
                 flight = flight.at(share.low, share.high, layer.axes[share.axis])
-            if key not in self.standing:
-                self.standing[key] = self._standing(device, share, last)
-            self.known[key] = [
-                (choice, load.with_memories(device, buffers.flying(storage, flight)))
-                for choice, buffers, load in self.standing[key]
-            ]
+            kept = self.kept.at(self.pace)
+            if key not in kept.parts:
+                sizes = sizes_of(layer, share.axis, share.size, share.turns, first, end)
+                kept.parts[key] = _Part(
+                    key, device, layer, share.axis, sizes, last, storage, self.pace, kept.made
+                )
+            self.known[key] = _Flown(kept.parts[key], flight)
         return self.known[key]
-
-    def _standing(self, device: Device, share: Share, last: bool) -> list[tuple[Choice, Buffers, Load]]:
-        layer, storage = self.layers[share.layer], self.storages[share.layer]
-        first = share.low == 0 or share.axis != "rows"
-        end = share.axis != "rows" or share.high == layer.axes[share.axis]
-        sizes = sizes_of(layer, share.axis, share.size, share.turns, first, end)
-        stage = layer.stage
-        word = (stage.master.width if storage.master == "here" else stage.w.width) + layer.grad
-        each = layer.dsps(device.dsp_widths)
-        found = []
-        for choice in choices(layer, share.axis, sizes, self.pace, word, not storage.copy):
-            buffers = Buffers(layer, share.axis, sizes, choice, last)
-            logic = part_logic(layer, sizes, choice, storage, last, share.axis == "rows")
-            load = load_of(device, each * choice.pes, logic, buffers.standing(storage))
-            found.append((choice, buffers, load))
-        return found
 
     def take(self, room: Room, shares: Sequence[Share], base: Load) -> Taken | None:
         """The first choice of foldings with which a board holds its shares; None if there is none."""
-        priced = [self.of(room.device, share) for share in shares]
-        if not all(priced) or sum(each[0][1].dsp for each in priced) > room.dsp:
+        flown = [self._flown(room.device, share) for share in shares]
+        least = [each.part.dsp for each in flown]
+        if None in least or sum(dsp for dsp in least if dsp) > room.dsp:
             return None
-        if base.floor + sum(min(load.floor for _, load in each) for each in priced) > room.bram:
-            return None
-        for picked in product(*priced):
-            loads = (*(load for _, load in picked), base)
-            dsp = sum(load.dsp for load in loads)
-            if dsp <= room.dsp and (dealt := deal(room, loads)).fits(room):
-                return Taken(tuple(choice for choice, _ in picked), loads, dsp, dealt)
+        for picked in product(*(range(len(each.part.choices)) for each in flown)):
+            standing = [each.part.standing(k)[1] for each, k in zip(flown, picked, strict=True)]
+            dsp = sum(load.dsp for load in standing) + base.dsp
+            if dsp > room.dsp or base.floor + sum(load.floor for load in standing) > room.bram:
+                continue
+            loads = (*(each.load(k) for each, k in zip(flown, picked, strict=True)), base)
+            if sum(load.floor for load in loads) <= room.bram and (dealt := deal(room, loads)).fits(room):
+                taken = tuple(each.part.choices[k] for each, k in zip(flown, picked, strict=True))
+                return Taken(taken, loads, dsp, dealt)
         return None

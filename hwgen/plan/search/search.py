@@ -16,7 +16,7 @@ from .cost import Line
 from .flight import flights
 from .held import Flight
 from .layer import Share, layers_of
-from .price import Prices, Standing, Taken
+from .price import Kept, Prices, Taken
 from .walk import Costs, Step, walk
 
 __all__ = ["Found", "Search", "fewest_at_all", "fewest_boards", "usual_storages"]
@@ -95,16 +95,14 @@ class Search:
         self.storages = tuple(storages)
         self.floor = self.line.least_pace(paced_by_loss)
         self.tried = 0
-        self._standing: tuple[int, Standing] = (0, {})
+        self.kept = Kept()
         self._cut_by_rows = len(cluster.boards) > 1 and any(
             "rows" in layer.axes for layer in self.line.layers
         )
 
     def prices(self, pace: int, flown: Sequence[Flight]) -> Prices:
         """Prices of shares at a pace, with so many samples in flight."""
-        if self._standing[0] != pace:
-            self._standing = pace, {}
-        return Prices(self.line.layers, pace, flown, self.storages, self._standing[1])
+        return Prices(self.line.layers, pace, flown, self.storages, self.kept)
 
     def at(
         self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None, way: Way = ANY_ROWS
