@@ -13,7 +13,7 @@ from .file import PlanFile, network_digest, plan_from_file
 from .layout import Storage
 from .refusal import pin_problems, refusal
 from .search.place import layout_of
-from .search.search import Found, Search, fewest_boards, usual_storages
+from .search.search import MOST_PACE, Found, Search, fewest_boards, usual_storages
 from .summary import scheduled, summarise
 
 __all__ = ["MASTERS", "Proposal", "propose", "propose_for_rate"]
@@ -42,8 +42,9 @@ def propose(
 
     Raises ModelError saying why there is none, or that fewer boards do; BudgetError if the full plan breaks a budget.
     """
+    failed: dict[int, int] = {}
     for reserve in RESERVES:
-        search, found = _fastest(network, cluster, masters, progress, reserve)
+        search, found = _fastest(network, cluster, masters, progress, reserve, failed)
         used, count = len(found.steps), len(cluster.boards)
         if used < count:
             fewer = Cluster(cluster.boards[:used], cluster.links[: used - 1])
@@ -112,9 +113,18 @@ def _at_most(
 
 
 def _fastest(
-    network: Network, cluster: Cluster, masters: str, progress: Progress, reserve: float = 0.0
+    network: Network,
+    cluster: Cluster,
+    masters: str,
+    progress: Progress,
+    reserve: float = 0.0,
+    failed: dict[int, int] | None = None,
 ) -> tuple[Search, Found]:
-    """The best of all ways to store it, the earliest of equals. Raises ModelError if there is none."""
+    """The best of all ways to store it, the earliest of equals. Raises ModelError if there is none.
+
+    ``failed``: by way, paces up to which none was found with a smaller reserve; brought up to date.
+    """
+    failed = failed if failed is not None else {}
     if problems := pin_problems(network, cluster):
         raise ModelError(problems)
     best: tuple[Search, Found] | None = None
@@ -122,7 +132,8 @@ def _fastest(
     for number, storages in enumerate(ways):
         progress(f"searching, {cluster}, storage {number + 1} of {len(ways)}")
         search = Search(network, cluster, storages, reserve=reserve)
-        found = search.run()
+        found = search.run(best[1].pace if best is not None else MOST_PACE, failed.get(number, 0))
+        failed[number] = search.failed
         if found is not None and (best is None or found.pace < best[1].pace):
             best = search, found
     if best is None:

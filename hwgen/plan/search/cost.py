@@ -60,6 +60,7 @@ class Line:
             default=0.0,
         )
         self.pinned = any(layer.stage.place.device is not None for layer in self.layers)
+        self._paces: dict[tuple[int, str], float] = {}
         self._words: dict[tuple[int, Place, int], tuple[int, int]] = {}
 
     def _base(self, board: int) -> Load:
@@ -132,24 +133,29 @@ class Line:
             )
         return found
 
-    def few_rows(self, pace: int, turns: Sequence[int]) -> list[list[str]]:
+    def few_rows(self, pace: int) -> list[list[str]]:
         """Axes of every layer, rows only where a cut by channels is too much for the links: rows that wait for their
         turn are samples in flight."""
         found = []
         for index, layer in enumerate(self.layers):
             axes = list(layer.axes)
-            if "rows" in axes and any(
-                self._narrow(index, axis, pace, turns) for axis in axes if axis != "rows"
-            ):
+            if "rows" in axes and any(self._crossed(index, axis) <= pace for axis in axes if axis != "rows"):
                 axes.remove("rows")
             found.append(axes)
         return found
 
-    def _narrow(self, layer: int, axis: str, pace: int, turns: Sequence[int]) -> bool:
-        """Whether nearly all places of an axis can be crossed by the first link."""
-        places = range(1, self.layers[layer].axes[axis])
-        crossed = sum(self.crosses(0, Place(layer, axis, done), pace, turns) for done in places)
-        return crossed >= CROSSED * len(places)
+    def _crossed(self, layer: int, axis: str) -> float:
+        """The least pace at which nearly all places of an axis can be crossed by the first link."""
+        if not self.links:
+            return math.inf
+        if (layer, axis) not in self._paces:
+            places = [Place(layer, axis, done) for done in range(1, self.layers[layer].axes[axis])]
+            words = (max(self.words(0, place, 1)) for place in places)
+            paces = sorted(
+                max(most, self.least_paced(0, place, most)) for place, most in zip(places, words, strict=True)
+            )
+            self._paces[layer, axis] = paces[math.ceil(CROSSED * len(places)) - 1]
+        return self._paces[layer, axis]
 
     def allowed(self, board: int, shares: Sequence[Share]) -> bool:
         """Whether the user's pins let these shares stand on a board."""

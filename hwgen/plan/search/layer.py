@@ -57,13 +57,21 @@ class Layer:
     def ends(self, axis: str, start: int) -> Sequence[int]:
         """Where a share that begins at ``start`` may end: outputs within their group, or with a whole one."""
         extent, n = self.axes[axis], self.stage.N
-        if axis != "output_channels":
+        if axis != "output_channels" or n == extent:
             return range(start + 1, extent + 1)
         near = range(start + 1, start // n * n + n)
         return [
             *near,
             *(range(start // n * n + n, extent + 1, n) if start % n == 0 else [start // n * n + n]),
         ]
+
+    def closed_ends(self, axis: str, start: int) -> Sequence[int]:
+        """Those of :meth:`ends` at which no group has outputs on both sides."""
+        if axis != "output_channels":
+            return self.ends(axis, start)
+        n = self.stage.N
+        closed = range(start // n * n + n, self.axes[axis] + 1, n)
+        return closed if start % n == 0 else closed[:1]
 
     def closes_group(self, axis: str, end: int) -> bool:
         """Whether no group has outputs on both sides of ``end``."""

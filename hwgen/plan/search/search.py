@@ -19,7 +19,7 @@ from .layer import Share, layers_of
 from .price import Kept, Prices, Taken
 from .walk import Costs, Step, walk
 
-__all__ = ["Found", "Search", "fewest_at_all", "fewest_boards", "usual_storages"]
+__all__ = ["MOST_PACE", "Found", "Search", "fewest_at_all", "fewest_boards", "usual_storages"]
 
 log = logging.getLogger(__name__)
 STEP, GROWTH = 0.005, 1.15
@@ -78,7 +78,10 @@ class Found:
 
 
 class Search:
-    """One network on one cluster, with one way to store each stage; ``reserve``: share of memory that stays free."""
+    """One network on one cluster, with one way to store each stage; ``reserve``: share of memory that stays free.
+
+    ``failed``: the largest pace at which :meth:`run` found no plan before it found one.
+    """
 
     def __init__(
         self,
@@ -96,6 +99,7 @@ class Search:
         self.floor = self.line.least_pace(paced_by_loss)
         self.tried = 0
         self.kept = Kept()
+        self.failed = 0
         self._cut_by_rows = len(cluster.boards) > 1 and any(
             "rows" in layer.axes for layer in self.line.layers
         )
@@ -126,7 +130,7 @@ class Search:
             lambda board, place: line.crosses(board, place, pace, turns),
             turns,
             len(used),
-            line.few_rows(pace, turns) if way.few_rows else [list(layer.axes) for layer in line.layers],
+            line.few_rows(pace) if way.few_rows else [list(layer.axes) for layer in line.layers],
             line.least_rows(pace, turns),
             line.pinned,
         )
@@ -158,8 +162,10 @@ class Search:
 
     def _steady(self, pace: int, near: Sequence[Flight] | None, way: Way) -> Found | None:
         flown, unsteady = list(near) if near is not None else [NOMINAL] * len(self.line.layers), 0
-        for _ in range(ROUNDS):
-            found = self.at(pace, flown, self.line.longer, way)
+        for number in range(ROUNDS):
+            # With the fewest in flight that may be, more boards than there are show nothing.
+            nominal = near is None and number == 0
+            found = self.at(pace, flown, self.line.rooms if nominal else self.line.longer, way)
             if found is None:
                 return None
             need, fits = self.needed(found), len(found.steps) <= self.count
@@ -174,20 +180,19 @@ class Search:
             flown = [_above(n, f) for n, f in zip(more, flown, strict=True)] if unsteady > 2 else more
         return None
 
-    def run(self) -> Found | None:
-        """The plan with the least pace; None if there is none however slow.
+    def run(self, cap: int = MOST_PACE, failed: int = 0) -> Found | None:
+        """The plan with the least pace; None if there is none however slow, or none is found up to ``cap``.
 
         Paces are tried upwards from the bound: whether the boards reach the end is not monotone in the pace, because
-        samples in flight depend on the cuts.
+        samples in flight depend on the cuts. Those up to ``failed`` have failed with more memory (see ``failed``).
         """
         bound = lower_bound(self.line, self.storages, self.floor, MOST_PACE)
         below, pace, step = bound.pace, bound.pace, STEP
-        found = self.steady(pace)
-        while found is None:
-            below, pace, step = pace, int(pace * (1 + step)) + 1, min(1.0, step * GROWTH)
-            if pace > MOST_PACE:
+        while pace <= failed or (found := self.steady(pace)) is None:
+            self.failed = pace
+            if pace >= cap:
                 return None
-            found = self.steady(pace)
+            below, pace, step = pace, int(pace * (1 + step)) + 1, min(1.0, step * GROWTH)
         best = self._finer(below, replace(found, pace=self._pace(found)))
         return replace(self._spread(best), bound=bound, tried=self.tried)
 

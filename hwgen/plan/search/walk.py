@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .layer import Layer, Share
+from .layer import Layer, Share, ceil_div
 
 __all__ = ["Costs", "Place", "Step", "walk"]
 
@@ -110,7 +111,7 @@ def _inside(
     layer = costs.layers[place.layer]
     ends = layer.ends(axis, place.done)
     found = [_furthest(costs, board, start, place, shares, axis, ends)]
-    closed = [end for end in ends if layer.closes_group(axis, end)]
+    closed = layer.closed_ends(axis, place.done)
     if len(closed) < len(ends):
         found.append(_furthest(costs, board, start, place, shares, axis, closed))
     return [step for step in found if step is not None]
@@ -139,17 +140,17 @@ def _furthest(
         most = min((bound for bound in bounds if place.done < bound < extent), default=place.done)
         ends = [most] if most in ends else []
     elif axis == "rows":
-        ends = [end for end in ends if (end - place.done) % turns == 0 and end - place.done >= least]
-    legal = [place.done, *(end for end in ends if end <= most)]
-    low, high = 0, len(legal) - 1
+        ends = range(place.done + ceil_div(max(least, 1), turns) * turns, extent + 1, turns)
+    low, high = 0, bisect_right(ends, most)  # as many of the ends
+    fitting = 0
     while low < high:
         middle = (low + high + 1) // 2
-        if costs.fits(board, (*shares, part(legal[middle]))):
-            low = middle
+        if costs.fits(board, (*shares, part(ends[middle - 1]))):
+            low = fitting = middle
         else:
             high = middle - 1
-    while low and not costs.crosses(board, Place(place.layer, axis, legal[low])):
+    while low and not costs.crosses(board, Place(place.layer, axis, ends[low - 1])):
         low -= 1
-    if not low or not costs.fits(board, (*shares, part(legal[low]))):
+    if not low or (low != fitting and not costs.fits(board, (*shares, part(ends[low - 1])))):
         return None
-    return Step(start, Place(place.layer, axis, legal[low]), (*shares, part(legal[low])))
+    return Step(start, Place(place.layer, axis, ends[low - 1]), (*shares, part(ends[low - 1])))
