@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 __all__ = [
     "CHANNEL_BITS", "LINK_COUNTERS", "LINK_PROTOCOL", "LINK_STATES", "MAX_CHANNELS", "SIDE_DOWN", "SIDE_UP", "Channel",
@@ -98,6 +99,7 @@ def channel_of(link: LinkPlan, kind: str) -> Channel:
     return channel
 
 
+@cache
 def row_run(pixels: int, run: int, bits: int, width: int) -> int:
     """Pixels in a run of x whose rows have ``pixels`` of ``run`` elements: 1, or all of them if that takes FEWER."""
 
@@ -108,6 +110,7 @@ def row_run(pixels: int, run: int, bits: int, width: int) -> int:
     return pixels if words(pixels * run) <= FEWER * pixels * words(run) else 1
 
 
+@cache
 def channel_lanes(run: int, bits: int, width: int) -> int:
     """Elements of a channel word so that a run of elements takes the fewest link words; the fewest of equals.
 

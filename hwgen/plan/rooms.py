@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import chain
+from operator import itemgetter
 
 from ..target import Board, Device
 from .blocks import Rams, rams_of
@@ -51,6 +53,16 @@ class Load:
     mems: tuple[tuple[int, float, float, float], ...]
     floor: float
     tables: int
+
+    @cached_property
+    def by_saving(self) -> list[tuple[float, int, float, float, float]]:
+        """``mems`` behind the LUTs of each for a block RAM that it saves, those with the fewest first."""
+        return sorted(((mem[3] / mem[1], *mem) for mem in self.mems), key=itemgetter(0))
+
+    @cached_property
+    def blocks(self) -> float:
+        """Block RAMs of all ``mems``."""
+        return sum(mem[0] * mem[1] for mem in self.mems)
 
     def with_memories(self, device: Device, memories: Memories) -> Load:
         """The same load with more memories."""
@@ -138,10 +150,10 @@ def deal(room: Room, loads: Sequence[Load]) -> Dealt:
     """
     luts, ffs = sum(load.luts for load in loads), sum(load.ffs for load in loads)
     left = min(room.lut_ram, room.lut - luts)
-    mems = sorted((mem for load in loads for mem in load.mems), key=lambda mem: mem[3] / mem[1])
-    bram, tables = sum(mem[0] * mem[1] for mem in mems), float(sum(load.tables for load in loads))
+    mems = sorted(chain.from_iterable(load.by_saving for load in loads), key=itemgetter(0))
+    bram, tables = sum(load.blocks for load in loads), float(sum(load.tables for load in loads))
     rest = []
-    for count, blocks, ultra, each in mems:
+    for _, count, blocks, ultra, each in mems:
         moved = 0
         if each <= left - tables and (bram > room.bram or each < CHEAP * blocks):
             moved = min(count, int((left - tables) // each))

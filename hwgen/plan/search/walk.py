@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .layer import Layer, Share, ceil_div
 
@@ -44,6 +44,8 @@ class Costs:
     """Rows that a part of a cut by rows has at least, by layer; () 1."""
     wide: bool = False
     """Keep nearer places too: with pins the furthest may be too far."""
+    hints: dict[tuple[int, str, int, bool], int] = field(default_factory=dict)
+    """Units that the last board took of a layer."""
 
 
 def walk(costs: Costs) -> list[Step] | None:
@@ -141,16 +143,41 @@ def _furthest(
         ends = [most] if most in ends else []
     elif axis == "rows":
         ends = range(place.done + ceil_div(max(least, 1), turns) * turns, extent + 1, turns)
-    low, high = 0, bisect_right(ends, most)  # as many of the ends
-    fitting = 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        if costs.fits(board, (*shares, part(ends[middle - 1]))):
-            low = fitting = middle
-        else:
-            high = middle - 1
+    key = place.layer, axis, len(shares), len(ends) == 1
+    low = fitting = _last(
+        lambda count: costs.fits(board, (*shares, part(ends[count - 1]))),
+        bisect_right(ends, most),
+        bisect_right(ends, place.done + costs.hints.get(key, 0)),
+    )
+    if low:
+        costs.hints[key] = ends[low - 1] - place.done
     while low and not costs.crosses(board, Place(place.layer, axis, ends[low - 1])):
         low -= 1
     if not low or (low != fitting and not costs.fits(board, (*shares, part(ends[low - 1])))):
         return None
     return Step(start, Place(place.layer, axis, ends[low - 1]), (*shares, part(ends[low - 1])))
+
+
+def _last(fits: Callable[[int], bool], most: int, hint: int) -> int:
+    """The largest count up to ``most`` that fits, as 0 does; first looked for near ``hint``: the next
+    board of a chain mostly takes as much as the one before."""
+    low, high, probe, step = 0, most, min(hint, most), 1
+    while low < probe <= high:
+        if fits(probe):
+            low = probe
+            if high < most:
+                break
+            probe = min(low + step, high)
+        else:
+            high = probe - 1
+            if low:
+                break
+            probe = max(high - step + 1, 1)
+        step *= 4
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
