@@ -58,6 +58,7 @@ def array_shape(network: Network, plan: StagePlan) -> ArrayShape:
         period=plan.period,
         style=plan.storage.weights,
         rows=update_rows(plan, update.batch),
+        stack=plan.storage.stack,
     )
 
 

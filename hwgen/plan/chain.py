@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..errors import ModelError
 from ..ir.stage import Network, Stage
 from ..target import Cluster
 from .buffers import least_depths
@@ -16,6 +17,7 @@ from .layout import Layout, Placement, Storage
 from .links import Channel, LinkPlan, channel_lanes, master_lanes, masters_kind, row_run, updates_kind
 from .part import Part, part_stage
 from .plan import Depths, StagePlan
+from .stack import stack_problem
 
 __all__ = [
     "COMMAND_BITS",
@@ -64,14 +66,20 @@ def _storage(stage: Stage) -> Storage:
 
 
 def layout_stages(network: Network, layout: Layout) -> tuple[StagePlan, ...]:
-    """All parts in the order of the chain, with the least depths."""
-    found = []
+    """All parts in the order of the chain, with the least depths.
+
+    Raises ModelError naming every part whose rows cannot lie behind one another as its storage has them.
+    """
+    found, problems = [], []
     for place in layout:
         own = part_stage(network.stages[place.stage], place.part, place.board)
         none = Depths(1, 1, 1, 1, 1, 1, 1)
         planned = StagePlan(own, place.folding, (1, 1), none, place.part, place.board, place.storage)
-        planned = replace(planned, tile=tile_of(planned.fold))
+        planned = replace(planned, tile=tile_of(planned.fold, place.storage.stack))
+        problems.append(stack_problem(planned, network.update.batch))
         found.append(replace(planned, depths=least_depths(planned, 2, 2)))
+    if any(problems):
+        raise ModelError([problem for problem in dict.fromkeys(problems) if problem is not None])
     return tuple(found)
 
 

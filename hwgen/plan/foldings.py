@@ -176,6 +176,8 @@ def _divisor(count: int, most: int) -> int:
     return max(d for d in range(1, min(count, most) + 1) if count % d == 0)
 
 
-def tile_of(fold: Fold) -> tuple[int, int]:
-    """The largest tile that divides the array."""
-    return _divisor(fold.pk, TILE[0]), _divisor(fold.pn, TILE[1])
+def tile_of(fold: Fold, stack: int = 1) -> tuple[int, int]:
+    """The largest tile that divides the array, with a multiple of ``stack`` rows if the array has one."""
+    behind = stack if fold.pk % stack == 0 else 1
+    rows = behind * _divisor(fold.pk // behind, max(1, TILE[0] // behind))
+    return rows, _divisor(fold.pn, TILE[1])

@@ -62,12 +62,14 @@ def sum_latency(planned: StagePlan) -> int:
 def back_latency(planned: StagePlan) -> int:
     """From a backward op to the chunk it completes: BackwardPass.latency."""
     tn = planned.tile[1]
-    return 1 + tn + 2 + _held(planned) + (planned.fold.pn // tn - 1).bit_length() + 2
+    return (
+        1 + tn + 2 + _held(planned) + planned.storage.stack - 1 + (planned.fold.pn // tn - 1).bit_length() + 2
+    )
 
 
 def settle(planned: StagePlan) -> int:
     """From the last op to the last word written, with a margin: Updater.settle."""
-    return 1 + planned.tile[1] + 6 + 4
+    return 1 + planned.tile[1] + 6 + planned.storage.stack - 1 + 4
 
 
 def update_chunks(stage: Stage, batch: int) -> int:

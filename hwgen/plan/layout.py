@@ -10,7 +10,17 @@ from .fold import Folding
 from .part import WHOLE, Part
 from .rows import row_problems
 
-__all__ = ["MEMORIES", "UPDATES", "USUAL", "Layout", "Placement", "Storage", "check_layout", "check_storage"]
+__all__ = [
+    "MEMORIES",
+    "STACKS",
+    "UPDATES",
+    "USUAL",
+    "Layout",
+    "Placement",
+    "Storage",
+    "check_layout",
+    "check_storage",
+]
 
 MEMORIES = ("auto", "distributed", "block", "ultra")
 """Kinds of on-chip memory; "auto" leaves it to the synthesis."""
@@ -27,7 +37,8 @@ class Storage:
     ``master`` is one of ir.stage.MASTERS, ``weights`` and ``samples`` one of MEMORIES. ``again``: of a cut by output
     channels only the first part keeps the samples, and sends them again for the gradient; the same for all parts.
     ``update``, one of UPDATES: where a tile's column shares memories, a unit in every PE or one that takes its rows in
-    turn.
+    turn. ``stack``: rows of a tile's column that lie behind one another in a lane of its memories, a power of two; they
+    take turns at it (gateware.shape.ArrayShape).
     """
 
     copy: bool = True
@@ -36,7 +47,11 @@ class Storage:
     samples: str = "auto"
     again: bool = False
     update: str = "auto"
+    stack: int = 1
 
+
+STACKS = (1, 2, 4, 8)
+"""Rows of a tile that may lie behind one another."""
 
 USUAL = Storage()
 """What a plan without a search takes."""
@@ -61,6 +76,7 @@ def check_storage(stage: Stage, placement: Placement) -> None:
         ("weights", storage.weights, MEMORIES),
         ("samples", storage.samples, MEMORIES),
         ("update", storage.update, UPDATES),
+        ("stack", storage.stack, STACKS),
     ):
         if value not in legal:
             raise ModelError(f"layout: {stage.name}: {name} = {value!r}; give one of {legal}")

@@ -69,8 +69,8 @@ def taken_by(found: tuple[Memory, ...], rams: Rams) -> Taken:
 
 def _weights(planned: StagePlan, batch: int) -> Iterator[Memory]:
     stage, fold, storage = planned.stage, planned.fold, planned.storage
-    rows = planned.tile[0] if shares_columns(storage, fold.depth) else 1
-    count, words = fold.pk * fold.pn // rows, max(2, fold.depth)
+    rows = planned.tile[0] // storage.stack if shares_columns(storage, fold.depth) else 1
+    count, words = fold.pk * fold.pn // (rows * storage.stack), max(2, fold.depth * storage.stack)
     widths = {"master": stage.master.width if storage.master == "here" else stage.w.width}
     if storage.copy:
         widths["forward weight"] = stage.w.width

@@ -68,9 +68,9 @@ class StagePlan:
 
     @property
     def period(self) -> int:
-        """Cycles that a visit to a weight takes at least: those of a block where forward and backward take turns at one
-        memory, else 1."""
-        turns = not self.storage.copy and self.stage.dx is not None
+        """Cycles that a visit to a weight takes at least: those of a block where forward and backward, or rows of
+        a column, take turns at one memory, else 1."""
+        turns = not self.storage.copy and (self.stage.dx is not None or self.storage.stack > 1)
         return min(self.fold.b, self.stage.M) if turns else 1
 
     @property
