@@ -25,8 +25,11 @@ from hwgen.gateware.stage import array_shape
 from hwgen.gateware.tile import Tile
 from hwgen.plan import logic
 from hwgen.plan.columns import SHALLOW
+from hwgen.plan.foldings import tile_of
+from hwgen.plan.part import Part
 from hwgen.plan.plan import Plan, StagePlan
 from hwgen.plan.planner import plan_network
+from hwgen.plan.stack import stack_problem
 
 from .command import EXAMPLES
 
@@ -85,14 +88,22 @@ CASES: tuple[tuple[int, int, int, int, tuple[int, int, int, int], dict[str, Any]
 )
 
 
-TILES = (
-    ("here", "distributed", "pe"),
-    ("here", "block", "pe"),
-    ("here", "block", "column"),
-    ("memory", "distributed", "pe"),
-    ("memory", "block", "pe"),
+TILES: tuple[dict[str, Any], ...] = (
+    {"master": "here", "weights": "distributed", "update": "pe"},
+    {"master": "here", "weights": "block", "update": "pe"},
+    {"master": "here", "weights": "block", "update": "column"},
+    {"master": "memory", "weights": "distributed", "update": "pe"},
+    {"master": "memory", "weights": "block", "update": "pe"},
+    {"master": "memory", "weights": "block", "update": "pe", "shared": True},
+    {"master": "memory", "weights": "block", "update": "pe", "copy": False, "stack": 1},
+    {"master": "memory", "weights": "block", "update": "pe", "copy": False, "stack": 2},
+    {"master": "memory", "weights": "block", "update": "pe", "copy": False, "stack": 4, "shared": True},
+    {"master": "memory", "weights": "block", "update": "pe", "copy": False, "stack": 8},
+    {"master": "here", "weights": "block", "update": "column", "copy": False, "stack": 4},
 )
-"""How a tile's weights are kept and updated: Storage's master, weights, update."""
+"""How a tile's weights are kept and updated: fields of Storage; and whether its sums of gradients are added to those of
+others."""
+KEPT = ("master", "weights", "update", "copy", "stack")
 BLOCK = 512
 """Words of a block RAM at its widest, as Yosys stacks them."""
 
@@ -188,21 +199,33 @@ def _tiles(number: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="hwgen-logic-") as name:
         folder = Path(name)
         for kept in TILES:
-            storage = dict(zip(("master", "weights", "update"), kept, strict=True))
-            planned = _stored(plan.stages[index], storage)
-            depth = planned.fold.depth
-            if kept[2] == "column" and planned.tile[0] == 1:
-                continue
-            if depth > (SHALLOW if kept[1] == "distributed" else BLOCK):
+            planned = _stored(plan.stages[index], kept)
+            if not _worth(planned, plan.network.update.batch):
                 continue
             tile = Tile(array_shape(plan.network, planned), *planned.tile)
             (folder / "tile.v").write_text(convert(tile, "tile"))
-            rows.append(_measure(folder, "tile", case=number, kind="tile", **storage))
+            rows.append(_measure(folder, "tile", case=number, kind="tile", **kept))
     return rows
 
 
-def _stored(planned: StagePlan, storage: dict[str, str]) -> StagePlan:
-    return replace(planned, storage=replace(planned.storage, **storage))
+def _worth(planned: StagePlan, batch: int) -> bool:
+    """Whether a tile can be, and is unlike those with other ways to keep its weights."""
+    storage = planned.storage
+    if storage.update == "column" and planned.tile[0] == 1:
+        return False
+    most = SHALLOW if storage.weights == "distributed" else BLOCK
+    return planned.fold.depth * storage.stack <= most and stack_problem(planned, batch) is None
+
+
+def _stored(planned: StagePlan, kept: dict[str, Any]) -> StagePlan:
+    """The stage kept otherwise; of rows behind one another the blocks are long enough."""
+    storage = replace(planned.storage, **{name: kept[name] for name in KEPT if name in kept})
+    if kept.get("shared"):
+        planned = replace(planned, part=Part("rows", 0, 2, 0, 1, (1, 1)))
+    if not storage.copy:
+        planned = replace(planned, folding=replace(planned.folding, b=2 * storage.stack), storage=storage)
+        return replace(planned, tile=tile_of(planned.fold, storage.stack))
+    return replace(planned, storage=storage)
 
 
 def _fixed() -> list[dict[str, Any]]:
@@ -247,8 +270,7 @@ def _features(row: dict[str, Any]) -> dict[str, float]:
     if row["kind"] == "link":
         return logic.link_features(row["width"], row["channels"])
     plan, index = plan_of(CASES[row["case"]])
-    storage = {name: row[name] for name in ("master", "weights", "update") if name in row}
-    planned = _stored(plan.stages[index], storage)
+    planned = _stored(plan.stages[index], row if row["kind"] == "tile" else {})
     make = logic.tile_features if row["kind"] == "tile" else logic.stage_features
     return make(planned, plan.network)
 

@@ -107,7 +107,7 @@ def fewest(search: Search, pace: int, flown) -> int | None:
             if end.layer == len(line.layers):
                 if probe.fits(board, shares):
                     return 1
-            elif line.crosses(board, end, pace, probe.turns) and probe.fits(board, shares):
+            elif line.crosses(board, end, pace) and probe.fits(board, shares):
                 rest = from_here(board + 1, end)
                 counts += [rest + 1] if rest is not None else []
         return min(counts, default=None)
@@ -117,8 +117,9 @@ def fewest(search: Search, pace: int, flown) -> int | None:
 
 class _Probe:
     def __init__(self, search: Search, pace: int, flown) -> None:
-        self.search, self.turns = search, search.line.turns(pace, ANY_ROWS.most_turns)
-        self.least = search.line.least_rows(pace, self.turns)
+        self.search = search
+        self.turns = [options[0] for options in search.line.turns(pace, ANY_ROWS.most_turns)]
+        self.least = [max(pair) for pair in zip(self.turns, search.line.least_rows(pace), strict=True)]
         self.prices = search.prices(pace, flown)
 
     def fits(self, board: int, shares: tuple[Share, ...]) -> bool:
@@ -136,6 +137,7 @@ def _ends(search: Search, place: Place, turns, least) -> Iterator[tuple[tuple[Sh
         axes = layers[place.layer].axes
         n = layers[place.layer].stage.N
         for axis in [place.axis] if place.done else list(axes):
+            own = turns[place.layer] if axis == "rows" else 1
             for end in range(place.done + 1, axes[axis]):
                 if axis == "output_channels" and not _one_part(place.done, end, n):
                     continue
@@ -143,13 +145,13 @@ def _ends(search: Search, place: Place, turns, least) -> Iterator[tuple[tuple[Sh
                     end - place.done, axes[axis] - end, turns[place.layer], least[place.layer]
                 ):
                     continue
-                part = Share(place.layer, axis, place.done, end, turns[place.layer])
-                yield (*shares, part), Place(place.layer, axis, end)
+                part = Share(place.layer, axis, place.done, end, own)
+                yield (*shares, part), Place(place.layer, axis, end, own)
         rest = Share(place.layer, "whole", 0, 1)
         if place.axis == "output_channels" and not _one_part(place.done, axes[place.axis], n):
             return
         if place.done:
-            rest = Share(place.layer, place.axis, place.done, axes[place.axis], turns[place.layer])
+            rest = Share(place.layer, place.axis, place.done, axes[place.axis], place.turns)
         shares, place = (*shares, rest), Place(place.layer + 1)
         yield shares, place
 

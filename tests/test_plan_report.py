@@ -76,7 +76,7 @@ def test_the_search_counts_the_words_of_links(name):
     found = search.run()
     for link, step in zip(file.report.links, found.steps[:-1], strict=True):
         turns = step.shares[-1].turns
-        counted, real = search.line.words(link.index, step.end, turns), (link.words_down, link.words_up)
+        counted, real = search.line.words(link.index, step.end), (link.words_down, link.words_up)
         if step.end.axis == "rows":  # no image has rows beyond its edges
             assert all(0 <= more - exact <= 8 * turns for more, exact in zip(counted, real, strict=True))
         else:

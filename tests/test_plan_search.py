@@ -105,7 +105,7 @@ def test_plan_covers_every_layer_once_within_its_pace(seed):
         assert all(take <= most for take, most in used)
         assert all(choice.busy <= found.pace for choice in taken.choices)
         if board < len(found.steps) - 1:
-            words = max(search.line.words(board, step.end, step.shares[-1].turns))
+            words = max(search.line.words(board, step.end))
             assert words <= found.pace
             assert search.line.gbps(board, words, found.pace) <= search.line.room_gbps[board] * (1 + 1e-9)
 
@@ -129,6 +129,5 @@ def test_logic_of_a_share_is_that_of_its_plan(seed):
     parts = [(board, k) for board, step in enumerate(found.steps) for k in range(len(step.shares))]
     for planned, (board, k) in zip(stages, parts, strict=True):
         load = found.taken[board].loads[k]
-        # The tile may be another one; nothing in the estimate grows with the number of tiles.
         assert (load.luts, load.ffs) == pytest.approx(estimate(planned, network), abs=2)
         assert load.dsp == dsps(planned, search.line.rooms[board].device.dsp_widths)

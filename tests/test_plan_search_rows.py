@@ -64,15 +64,15 @@ def found_cuts():
             pace = int(search.floor * share)
             found = search.at(pace, flown)
             assert (len(found.steps) if found else None) == fewest(search, pace, flown), (height, pace)
-            turns = search.line.turns(pace, ANY_ROWS.most_turns)
-            if found and len(found.shares(2)[0]) > 2 and turns[0] > 1:
-                yield search, found, turns[0]
+            turns = search.line.turns(pace, ANY_ROWS.most_turns)[0][0]
+            if found and len(found.shares(2)[0]) > 2 and turns > 1:
+                yield search, found, turns
 
 
 def test_parts_have_whole_turns_and_no_small_rest():
     tried = 0
     for search, found, turns in found_cuts():
-        least = search.line.least_rows(found.pace, [turns, 1])[0]
+        least = max(turns, search.line.least_rows(found.pace)[0])
         sizes = [share.size for _, share, _ in found.shares(2)[0]]
         assert all(size % turns == 0 for size in sizes[:-1])
         assert min(sizes) >= least >= turns
@@ -207,5 +207,5 @@ def test_turns_whose_halos_take_longer_than_the_pace_are_not_taken():
     layer = search.line.layers[0]
     words = 4 * layer.stage.groups
     for x_rows in (19, 23, 30, 38):
-        (turns, _) = search.line.turns(x_rows * words, 5)
+        ((turns, *_), _) = search.line.turns(x_rows * words, 5)
         assert sizes_of(layer, "rows", turns, turns, False, False).x_rows <= x_rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from ..errors import ModelError
 from ..ir.stage import Network, Stage
@@ -16,7 +17,9 @@ __all__ = [
     "MAX_PES",
     "choose_foldings",
     "default_b",
+    "divisor",
     "least_pace",
+    "tile_lanes",
     "tile_of",
     "wish_problems",
 ]
@@ -29,6 +32,8 @@ MAX_PES = 1 << 16
 """The host numbers the PEs of a stage with 16 bits, and the words of a PE too."""
 TILE = (9, 8)
 """Largest tile; bigger arrays are grids of equal tiles."""
+STACKED_ROWS = 16
+"""The most rows of a tile where several lie behind one another: few lanes leave block RAM half as wide as it is."""
 
 
 def choose_foldings(
@@ -172,12 +177,18 @@ def _pace(stages: Sequence[Stage], multipliers: int) -> int:
     return candidates[low]
 
 
-def _divisor(count: int, most: int) -> int:
+@cache
+def divisor(count: int, most: int) -> int:
+    """The largest divisor of ``count`` up to ``most``."""
     return max(d for d in range(1, min(count, most) + 1) if count % d == 0)
 
 
 def tile_of(fold: Fold, stack: int = 1) -> tuple[int, int]:
     """The largest tile that divides the array, with a multiple of ``stack`` rows if the array has one."""
     behind = stack if fold.pk % stack == 0 else 1
-    rows = behind * _divisor(fold.pk // behind, max(1, TILE[0] // behind))
-    return rows, _divisor(fold.pn, TILE[1])
+    return behind * tile_lanes(fold.pk, behind), divisor(fold.pn, TILE[1])
+
+
+def tile_lanes(pk: int, stack: int = 1) -> int:
+    """Lanes of the memories of a tile's column in an array of ``pk`` rows, ``stack`` of which share one."""
+    return divisor(pk // stack, STACKED_ROWS // stack if stack > 1 else TILE[0])

@@ -11,6 +11,7 @@ import math
 
 from ..ir.stage import Network, Stage
 from .columns import shares_columns, update_rows
+from .layout import Storage
 from .links import LinkPlan
 from .plan import StagePlan
 
@@ -33,26 +34,32 @@ COEFFICIENTS: dict[str, dict[str, Features]] = {
     },
     "tile": {
         "lut": {
-            "tile": 0.0,
-            "PE": 32.53,
-            "PE · dW bits": 0.8241,
-            "PE · master bits of columns": 0.7371,
-            "PE · bits of the update": 2.759,
-            "column · bits of the update": 4.733,
-            "PE · x bits": 0.9023,
+            "tile": 33.0,
+            "PE": 16.04,
+            "PE · dW bits": 1.107,
+            "lane · dW bits of others": 1.817,
+            "PE · dW bits in turn": 0.2783,
+            "lane · master bits": 1.485,
+            "PE · weight bits in turn": 0.0,
+            "PE · bits of the update": 2.681,
+            "column · bits of the update": 3.756,
+            "PE · x bits": 0.8194,
             "row · x bits": 0.0,
-            "column · dy bits": 0.0,
+            "column · dy bits": 1.348,
         },
         "ff": {
-            "tile": 33.99,
+            "tile": 68.93,
             "PE": 0.0,
-            "PE · dW bits": 1.542,
-            "PE · master bits of columns": 0.0,
-            "PE · bits of the update": 1.963,
-            "column · bits of the update": 3.241,
-            "PE · x bits": 0.2239,
-            "row · x bits": 0.4135,
-            "column · dy bits": 8.926,
+            "PE · dW bits": 1.694,
+            "lane · dW bits of others": 0.1295,
+            "PE · dW bits in turn": 1.027,
+            "lane · master bits": 0.3412,
+            "PE · weight bits in turn": 0.2524,
+            "PE · bits of the update": 1.923,
+            "column · bits of the update": 2.806,
+            "PE · x bits": 0.1837,
+            "row · x bits": 0.0,
+            "column · dy bits": 7.175,
         },
     },
     "stage": {
@@ -73,8 +80,8 @@ def tile_features(planned: StagePlan, network: Network) -> Features:
     whole = network.stages[stage.index]
     grad = 0 if stage.frozen else whole.grad_bits(batch)
     return array_features(
-        stage, (fold.pk, fold.pn), planned.tile, grad, network.update.lr.width, storage.master == "here",
-        shares_columns(storage, fold.depth), update_rows(planned, batch), planned.part.shares_weights,
+        stage, (fold.pk, fold.pn), planned.tile, grad, network.update.lr.width,
+        shares_columns(storage, fold.depth), update_rows(planned, batch), planned.part.shares_weights, storage,
     )  # fmt: skip
 
 
@@ -84,23 +91,26 @@ def array_features(
     tile: tuple[int, int],
     grad: int,
     rate: int,
-    here: bool,
     columns: bool,
     rows: int,
     shared: bool,
+    storage: Storage,
 ) -> Features:
     """As :func:`tile_features`, of a stage with ``grad`` bits of dW (0: frozen) and ``rate`` of the learning rate,
-    masters ``here`` or elsewhere, memories of ``columns``, units that update so many ``rows``, sums ``shared`` with
-    others."""
-    (pk, pn), (tk, tn) = array, tile
+    memories of ``columns``, units that update so many ``rows``, sums ``shared`` with others; kept as ``storage``
+    says."""
+    (pk, pn), (tk, tn), here, stack = array, tile, storage.master == "here", storage.stack
     pes, master = pk * pn, stage.master.width if here else stage.w.width
     step = grad + rate + stage.master.width if grad and here else 0
     return {
         "tile": math.ceil(pk / tk) * math.ceil(pn / tn),
         "PE": pes,
-        # Without loads of others, dW of columns stays in the multipliers' own registers.
-        "PE · dW bits": pes * grad if shared or not columns else 0,
-        "PE · master bits of columns": pes * master if columns else 0,
+        "PE · dW bits": 0 if columns else pes * grad,
+        # Without loads of others, dW of columns comes from the multipliers' own registers.
+        "lane · dW bits of others": pes // stack * grad if columns and shared else 0,
+        "PE · dW bits in turn": pes * grad * (stack - 1) / stack,
+        "lane · master bits": pes // stack * master if columns else 0,
+        "PE · weight bits in turn": 0 if storage.copy else pes * stage.w.width * (1 + (stage.dx is not None)),
         "PE · bits of the update": pes * step if rows == 1 else 0,
         "column · bits of the update": pes // rows * step if rows > 1 else 0,
         "PE · x bits": pes * stage.x.width,

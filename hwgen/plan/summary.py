@@ -204,7 +204,7 @@ class _Summary:
                 names += [(choice.cycles, array), (choice.busy, f"{name}.x or pool")]
         for board in range(len(self.found.steps) - 1):
             end = self.found.steps[board].end
-            crossing = line.words(board, end, self.found.steps[board].shares[-1].turns)
+            crossing = line.words(board, end)
             for way, words in zip(("down", "up"), crossing, strict=True):
                 paced = math.ceil(line.least_paced(board, end, words))
                 names.append((max(words, paced), f"link {board}.{way}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 
 from ...ir.stage import Network
@@ -20,7 +21,7 @@ from .price import Taken
 from .traffic import batch_words, words_across, words_between
 from .walk import Place, Step
 
-__all__ = ["Line"]
+__all__ = ["Line", "comes_out"]
 
 MOST_IMAGE_LANES = 64
 LEAST = 0.35
@@ -61,7 +62,7 @@ class Line:
         )
         self.pinned = any(layer.stage.place.device is not None for layer in self.layers)
         self._paces: dict[tuple[int, str], float] = {}
-        self._words: dict[tuple[int, Place, int], tuple[int, int]] = {}
+        self._words: dict[tuple[int, Place], tuple[int, int]] = {}
 
     def _base(self, board: int) -> Load:
         """A board's link ends: replay memory and receive buffers for a round trip at full rate, twice for depths that
@@ -100,12 +101,12 @@ class Line:
         most = min(shape[1] * shape[2], MOST_IMAGE_LANES)
         return next((n for n in range(1, most) if image_words(shape, n) <= pace), most)
 
-    def least_rows(self, pace: int, turns: Sequence[int]) -> list[int]:
+    def least_rows(self, pace: int) -> list[int]:
         """Rows that a part of each layer cut by rows has at least: one that has few takes as long for each as another
         for many, and everything behind it waits."""
         return [
-            max(own, int(LEAST * min(self._most_rows(layer, pace), layer.stage.out_shape[0] / 2)))
-            for layer, own in zip(self.layers, turns, strict=True)
+            max(1, int(LEAST * min(self._most_rows(layer, pace), layer.stage.out_shape[0] / 2)))
+            for layer in self.layers
         ]
 
     def _most_rows(self, layer: Layer, pace: int) -> float:
@@ -114,23 +115,31 @@ class Line:
         each = layer.dsps(self.rooms[0].device.dsp_widths)
         return layer.stage.out_shape[0] * room * pace / (layer.stage.macs[0] * each)
 
-    def turns(self, pace: int, most_turns: int) -> list[int]:
-        """Turns of a cut by rows of every layer, up to ``most_turns``: those with which the fewest boards hold it,
-        and on them the fewest bits. Parts have whole turns of equal rows: else all wait for the longest one.
-        """
-        room = max(
+    @cached_property
+    def memory_bits(self) -> int:
+        """Bits of the block and ultra RAM of the largest board."""
+        return max(
             room.bram * room.device.bram_bits + room.uram * room.device.uram_bits for room in self.rooms
         )
+
+    def x_bits(self, layer: int) -> int:
+        """Bits of a sample's x of a layer."""
+        stage = self.layers[layer].stage
+        return stage.window.pixels_in * stage.in_channels * stage.x.width
+
+    def turns(self, pace: int, most_turns: int) -> list[list[int]]:
+        """Turns of a cut by rows of every layer, up to ``most_turns``, first those with which the fewest boards hold
+        it, and on them the fewest bits. Parts have whole turns of equal rows: else all wait for the longest one.
+        """
         found = []
         for layer in self.layers:
             height = layer.stage.out_shape[0]
             most = max(1, min(int(self._most_rows(layer, pace)), height // 2))
-            found.append(
-                min(
-                    (_parts(layer, most, turns, SHARE * room, pace), turns)
-                    for turns in range(1, min(most_turns, most) + 1)
-                )[1]
-            )
+            options = range(1, min(most_turns, most) + 1)
+            scores = [
+                (_parts(layer, most, turns, SHARE * self.memory_bits, pace), turns) for turns in options
+            ]
+            found.append([turns for _, turns in sorted(scores)])
         return found
 
     def few_rows(self, pace: int) -> list[list[str]]:
@@ -150,7 +159,7 @@ class Line:
             return math.inf
         if (layer, axis) not in self._paces:
             places = [Place(layer, axis, done) for done in range(1, self.layers[layer].axes[axis])]
-            words = (max(self.words(0, place, 1)) for place in places)
+            words = (max(self.words(0, place)) for place in places)
             paces = sorted(
                 max(most, self.least_paced(0, place, most)) for place, most in zip(places, words, strict=True)
             )
@@ -178,15 +187,13 @@ class Line:
             return share.axis == pin.split and (share.low, share.high) in pairwise(bounds)
         return True
 
-    def words(self, board: int, place: Place, turns: int) -> tuple[int, int]:
-        """Link words a sample behind ``board`` at a place, away from the host and towards it; ``turns`` of the layer
-        there, if it is cut by rows."""
+    def words(self, board: int, place: Place) -> tuple[int, int]:
+        """Link words a sample behind ``board`` at a place, away from the host and towards it."""
         width = self.links[board].width
-        count = turns if place.axis == "rows" else 1
-        key = (width, place, count)
+        key = (width, place)
         if key not in self._words:
             if place.done:
-                share = Share(place.layer, place.axis, 0, place.done, count)
+                share = Share(place.layer, place.axis, 0, place.done, place.turns)
                 self._words[key] = words_across(self.layers[place.layer], share, width)
             else:
                 self._words[key] = words_between(self.layers, place.layer, width)
@@ -196,11 +203,11 @@ class Line:
         """Gb/s of link words at a pace."""
         return words * self.links[board].width * self.clock / pace / 1e3
 
-    def crosses(self, board: int, place: Place, pace: int, turns: Sequence[int]) -> bool:
+    def crosses(self, board: int, place: Place, pace: int) -> bool:
         """Whether the link behind a board carries what crosses at a place."""
         if board >= len(self.links):
             return False
-        words = max(self.words(board, place, turns[place.layer]))
+        words = max(self.words(board, place))
         return words <= pace and self.least_paced(board, place, words) <= pace
 
     def least_paced(self, board: int, place: Place, words: float) -> float:
@@ -214,7 +221,7 @@ class Line:
         """Cycles a sample of the slowest engine, stream or link of a plan made for ``pace``."""
         busy = [choice.busy for each in taken for choice in each.choices]
         for board, step in enumerate(steps[:-1]):
-            words = max(self.words(board, step.end, step.shares[-1].turns))
+            words = max(self.words(board, step.end))
             busy += [words, math.ceil(self.least_paced(board, step.end, words))]
         return min(pace, max(floor, *busy))
 
@@ -231,7 +238,7 @@ def _parts(layer: Layer, most: int, turns: int, room: float, pace: int) -> tuple
     for rows in range(most // turns * turns, 0, -turns):
         if rows_read(stage, rows * layer.conv_rows, turns) * words > pace:
             continue
-        if not _comes_out(height, rows, turns, max(turns, math.ceil(LEAST * most))):
+        if not comes_out(height, rows, turns, max(turns, math.ceil(LEAST * most))):
             continue
         parts = ceil_div(height, rows)
         bits = _row_bits(layer, rows * layer.conv_rows, parts, turns)
@@ -241,7 +248,7 @@ def _parts(layer: Layer, most: int, turns: int, room: float, pace: int) -> tuple
     return found
 
 
-def _comes_out(height: int, rows: int, turns: int, least: int) -> bool:
+def comes_out(height: int, rows: int, turns: int, least: int) -> bool:
     """Whether parts of ``rows``, behind a first one of whole turns, leave none or ``least`` and more for the last."""
     rests = ((height - first) % rows for first in range(0, rows, turns))
     return any(rest == 0 or rest >= least for rest in rests)

@@ -15,8 +15,8 @@ __all__ = ["AXES", "Layer", "Share", "ceil_div", "layers_of", "rows_read"]
 
 AXES = ("output_channels", "input_channels", "groups", "rows")
 """Axes along which the search cuts, in the order in which equal choices are preferred."""
-MOST_B = 16
-USUAL_B = 8
+MOST_B = 32
+USUAL_B = 16
 """Pixels of a block: a memory word is then read and written once in so many cycles."""
 
 

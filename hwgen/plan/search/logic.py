@@ -33,8 +33,8 @@ def part_logic(
     stage, tk, pixels = layer.stage, choice.tile[0], sizes.rows * layer.stage.window.out_width
     in_turn = not stage.frozen and updates_in_turn(storage, choice.depth, tk, pixels, layer.batch)
     tile = array_features(
-        stage, (choice.pk, choice.pn), choice.tile, layer.grad, layer.rate, storage.master == "here",
-        shares_columns(storage, choice.depth), tk if in_turn else 1, shared,
+        stage, (choice.pk, choice.pn), choice.tile, layer.grad, layer.rate, shares_columns(storage, choice.depth),
+        tk if in_turn else 1, shared, storage,
     )  # fmt: skip
     walks = 1 + (not stage.frozen) + (stage.dx is not None)
     row = stage.x.width * (1 + (not stage.frozen)) + (stage.col_bits if stage.dx is not None else 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..columns import shares_columns
 from ..geometry import port_shared, touched_once
 from ..layout import Storage
 from ..rooms import Memories, Memory
@@ -116,14 +117,15 @@ def _turns(layer: Layer, sizes: Sizes, choice: Choice, waits: Waits, row: int, y
 
 
 def _weights(layer: Layer, choice: Choice, storage: Storage) -> list[Memory]:
-    stage, tk = layer.stage, choice.tile[0]
+    stage, stack = layer.stage, choice.stack
     if choice.depth == 1:
         return []
     widths = {"masters": stage.master.width if storage.master == "here" else stage.w.width}
     widths |= {"copy": stage.w.width} if storage.copy else {}
     widths |= {"sums of gradients": layer.grad} if layer.grad else {}
-    count = choice.pes // tk
-    return [(name, count, choice.depth, tk * width, 1, False) for name, width in widths.items()]
+    lanes = choice.tile[0] // stack if shares_columns(storage, choice.depth) else 1
+    count, words = choice.pes // (lanes * stack), choice.depth * stack
+    return [(name, count, words, lanes * width, 1, False) for name, width in widths.items()]
 
 
 def _pool(layer: Layer, choice: Choice, y_words: int) -> list[Memory]:

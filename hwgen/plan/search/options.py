@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..columns import updates_in_turn
 from ..fold import Folding
-from ..foldings import MAX_PES
+from ..foldings import MAX_PES, STACKED_ROWS, TILE, divisor, tile_lanes
+from ..layout import STACKS, Storage
+from ..stack import stack_limit
 from .layer import Layer, ceil_div, rows_read
 
 __all__ = ["Choice", "Sizes", "choices", "least_pes", "sizes_of"]
@@ -21,7 +25,9 @@ SLACK = 1.8
 """Foldings with so many times the fewest PEs are considered: they may fill memories better."""
 SAMPLES, TURN = 3.0, 0.12
 """Samples in flight, and the share of a part's rows that waits for its turn, for a first measure of memory."""
-TILE_ROWS, TILE_COLUMNS = 9, 8
+MERGE = 0.018
+"""Halves of a block RAM that are worth the look-up tables of a bit that may come from elsewhere: 1.8 of about 200 that
+a board has for each block."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Sizes:
 @dataclass(frozen=True)
 class Choice:
     """A folding of a share: array, folds over k and n, cycles a sample of the array, ``busy`` those of the slowest of
-    array, row buffers and pool."""
+    array, row buffers and pool; ``stack`` rows of the tile share a lane of its memories."""
 
     folding: Folding
     pk: int
@@ -50,6 +56,7 @@ class Choice:
     cycles: int
     busy: int
     tile: tuple[int, int]
+    stack: int = 1
 
     @property
     def pes(self) -> int:
@@ -81,12 +88,6 @@ def sizes_of(
         x_rows,
         min(turns, size) if axis == "rows" else 1,
     )
-
-
-@cache
-def divisor(count: int, most: int) -> int:
-    """The largest divisor of ``count`` up to ``most``."""
-    return max(d for d in range(1, min(count, most) + 1) if count % d == 0)
 
 
 @cache
@@ -200,20 +201,21 @@ def _streams(layer: Layer, axis: str, sizes: Sizes, pixels: int, cgs: Ints, fn: 
 
 
 def choices(
-    layer: Layer, axis: str, sizes: Sizes, pace: int, word: int, in_turns: bool = False
+    layer: Layer, axis: str, sizes: Sizes, pace: int, words: Sequence[int], storage: Storage
 ) -> list[Choice]:
     """Foldings of a share that keep ``pace``, fewest PEs first, each with less memory than those before it; [] if none.
 
-    ``word`` bits lie in memory beside every PE's multipliers for one weight. ``in_turns``: forward and
-    backward take turns at it, in whole blocks.
+    Memories of ``words`` bits lie beside every PE's multipliers for its weights, kept as ``storage`` says but for the
+    rows that lie behind one another: as many as take the fewest block RAMs.
     """
-    near = _near(layer, axis, sizes, pace, in_turns)
+    near = _near(layer, axis, sizes, pace, not storage.copy)
     if near is None:
         return []
     grid, places = near.grid, near.places
     u, pc, pn, fk, fn = (each[places] for each in (grid.u, grid.pc, grid.pn, grid.fk, grid.fn))
     pes, depth = grid.pes[places], near.depth
-    blocks = _blocks(depth, pes, word)
+    most = _most_stacked(layer, storage, sizes.rows * layer.stage.window.out_width)
+    blocks, stacks = _blocks(depth, u * pc, pn, words, most, layer.grad if axis == "rows" else 0)
     blocks += _buffers(layer, axis == "rows", sizes, u, pc, grid.cgs[places], fn)
     order = np.lexsort((-pc, u, blocks, pes))
     found: list[Choice] = []
@@ -221,23 +223,52 @@ def choices(
     for k in order:
         if blocks[k] < 0.99 * best or not found:
             best = float(blocks[k])
-            tile = divisor(int(u[k] * pc[k]), TILE_ROWS), divisor(int(pn[k]), TILE_COLUMNS)
+            pk, stack = int(u[k] * pc[k]), int(stacks[k])
+            tile = stack * tile_lanes(pk, stack), divisor(int(pn[k]), TILE[1])
             cycles = int(near.pixels * depth[k])
             folding = Folding(int(u[k]), int(pc[k]), int(pn[k]), layer.b)
-            array = (folding.u * folding.pc, folding.pn, int(fk[k]), int(fn[k]), int(depth[k]))
-            found.append(Choice(folding, *array, cycles, max(cycles, int(near.streams[k])), tile))
+            array = (pk, folding.pn, int(fk[k]), int(fn[k]), int(depth[k]))
+            found.append(Choice(folding, *array, cycles, max(cycles, int(near.streams[k])), tile, stack))
             if len(found) == MOST_CHOICES:
                 break
     return found
 
 
-def _blocks(depth: Ints, pes: Ints, word: int) -> Floats:
-    """Block RAMs of 512 × 72 that the weights take, or what distributed RAM in words of 32 takes of them, whichever is
-    less: a first measure only."""
-    block = np.ceil(depth / 512) * 512
-    distributed = np.ceil(depth / 32) * 32 * 1.6
-    blocks: Floats = np.minimum(block, distributed) * pes * word / 36864
-    return blocks
+def _most_stacked(layer: Layer, storage: Storage, pixels: int) -> int:
+    """The most rows of a share with so many ``pixels`` that may lie behind one another in a lane."""
+    stage = layer.stage
+    together = not stage.frozen and storage.master == "here"
+    if storage.copy or (together and not updates_in_turn(storage, 2, STACKED_ROWS, pixels, layer.batch)):
+        return 1
+    return stack_limit(layer.b, pixels, stage.dx is not None)
+
+
+@cache
+def _lanes(most: int, stack: int) -> Ints:
+    """tile_lanes of every array of up to ``most`` rows that ``stack`` divides, else 0."""
+    return np.array([tile_lanes(pk, stack) if pk and pk % stack == 0 else 0 for pk in range(most + 1)])
+
+
+def _blocks(
+    depth: Ints, pk: Ints, pn: Ints, words: Sequence[int], most: int, merged: int
+) -> tuple[Floats, Ints]:
+    """Block RAMs of 512 × 72 that weights take in the best of 1, 2, ... ``most`` rows behind one another, or what
+    distributed RAM in words of 32 takes of them, whichever is less, and those rows: a first measure only.
+
+    Words of which ``merged`` bits come from other boards take multiplexers in front of every memory, fewer of fewer.
+    """
+    found: Floats = np.full(len(depth), np.inf)
+    stacks: Ints = np.ones(len(depth), dtype=np.int64)
+    for stack in (stack for stack in STACKS if stack <= most):
+        lanes = _lanes(int(pk.max()), stack)[pk]
+        some = np.maximum(lanes, 1)
+        halves = sum(np.ceil(some * word / 36) for word in words) * np.ceil(depth * stack / 512)
+        tables = np.ceil(depth * stack / 32) * 32 * 1.6 * some * sum(words) / 18432
+        halves = np.minimum(halves, tables) + MERGE * merged * some
+        blocks: Floats = halves * (pk // stack) * pn / some / 2
+        better = (lanes > 0) & (blocks < found) & ((stack == 1) | (depth > 1))
+        found[better], stacks[better] = blocks[better], stack
+    return found, stacks
 
 
 def _buffers(layer: Layer, in_turns: bool, sizes: Sizes, u: Ints, chunk: Ints, cgs: Ints, fn: Ints) -> Floats:

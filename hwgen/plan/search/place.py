@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..layout import Layout, Placement
 from ..part import WHOLE, Part
@@ -20,8 +21,9 @@ def layout_of(layers: Sequence[Layer], found: Found) -> Layout:
         shares = [share for _, share, _ in parts]
         for number, (board, share, k) in enumerate(parts):
             part = WHOLE if share.axis == "whole" else _part(shares, number)
-            folding = found.taken[board].choices[k].folding
-            placements.append(Placement(index, board, folding, part, found.storages[index]))
+            choice = found.taken[board].choices[k]
+            storage = replace(found.storages[index], stack=choice.stack)
+            placements.append(Placement(index, board, choice.folding, part, storage))
     return tuple(placements)
 
 

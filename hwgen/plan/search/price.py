@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
@@ -39,7 +39,7 @@ class Kept:
     """What prices of one line of layers need again: ``made``, memories of foldings and what they take but for samples
     in flight, whatever the pace; ``parts``, foldings to consider at one ``pace``."""
 
-    made: dict[tuple[Key, Folding], tuple[Buffers, Load]] = field(default_factory=dict)
+    made: dict[tuple[Key, Folding, int], tuple[Buffers, Load]] = field(default_factory=dict)
     parts: dict[Key, _Part] = field(default_factory=dict)
     pace: int = 0
 
@@ -64,7 +64,7 @@ class _Part:
     last: bool
     storage: Storage
     pace: int
-    made: dict[tuple[Key, Folding], tuple[Buffers, Load]]
+    made: dict[tuple[Key, Folding, int], tuple[Buffers, Load]]
 
     @cached_property
     def dsp(self) -> int | None:
@@ -75,16 +75,18 @@ class _Part:
     @cached_property
     def choices(self) -> list[Choice]:
         """Foldings, fewest multipliers first."""
-        stage = self.layer.stage
-        word = (stage.master.width if self.storage.master == "here" else stage.w.width) + self.layer.grad
-        return choices(self.layer, self.axis, self.sizes, self.pace, word, not self.storage.copy)
+        stage, storage = self.layer.stage, self.storage
+        words = [stage.master.width if storage.master == "here" else stage.w.width]
+        words += [self.layer.grad] if self.layer.grad else []
+        words += [stage.w.width] if storage.copy else []
+        return choices(self.layer, self.axis, self.sizes, self.pace, words, storage)
 
     def standing(self, k: int) -> tuple[Buffers, Load]:
         """Memories of a choice, and what it takes but for samples in flight."""
         choice = self.choices[k]
-        key = self.key, choice.folding
+        key = self.key, choice.folding, choice.stack
         if key not in self.made:
-            layer, storage = self.layer, self.storage
+            layer, storage = self.layer, replace(self.storage, stack=choice.stack)
             buffers = Buffers(layer, self.axis, self.sizes, choice, self.last)
             logic = part_logic(layer, self.sizes, choice, storage, self.last, self.axis == "rows")
             dsp = layer.dsps(self.device.dsp_widths) * choice.pes
@@ -152,6 +154,18 @@ class Prices:
                 )
             self.known[key] = _Flown(kept.parts[key], flight)
         return self.known[key]
+
+    def most_rows(self, room: Room, layer: int, turns: int, base: Load) -> int:
+        """Rows of y that a board holds alone of a part between others, in equal turns; 0 if it holds none."""
+        extent = self.layers[layer].axes["rows"]
+        low, high = 0, extent // (2 * turns)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.take(room, [Share(layer, "rows", turns, turns + middle * turns, turns)], base):
+                low = middle
+            else:
+                high = middle - 1
+        return low * turns
 
     def take(self, room: Room, shares: Sequence[Share], base: Load) -> Taken | None:
         """The first choice of foldings with which a board holds its shares; None if there is none."""

@@ -12,7 +12,7 @@ from ...target import MAX_BOARDS, Board, Cluster, Link
 from ..layout import Storage
 from ..rooms import Room
 from .bound import NO_BOUND, Bound, lower_bound
-from .cost import Line
+from .cost import Line, comes_out
 from .flight import flights
 from .held import Flight
 from .layer import Share, layers_of
@@ -41,14 +41,16 @@ NOMINAL = Flight(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class Way:
-    """A way to walk: ``few_rows``, no cut by rows where links carry one by channels; ``most_turns`` of one."""
+    """A way to walk: ``few_rows``, no cut by rows where links carry one by channels; ``most_turns`` of one,
+    ``tried`` on a board rather than estimated."""
 
     few_rows: bool
     most_turns: int
+    tried: bool = False
 
 
 ANY_ROWS = Way(False, 5)
-WAYS = (Way(True, 5), ANY_ROWS, Way(False, 3))
+WAYS = (Way(True, 5), ANY_ROWS, Way(False, 3), Way(False, 5, True))
 """Few cuts by rows first: each adds samples in flight. Fewer turns keep fewer rows twice, and leave other rests."""
 
 
@@ -117,7 +119,7 @@ class Search:
         """
         line, used = self.line, rooms if rooms is not None else self.line.rooms
         prices = self.prices(pace, flown)
-        turns = line.turns(pace, way.most_turns)
+        turns = self._turns(prices, used, way)
 
         def take(board: int, shares: tuple[Share, ...]) -> Taken | None:
             if not line.allowed(board, shares):
@@ -127,11 +129,11 @@ class Search:
         costs = Costs(
             line.layers,
             lambda board, shares: take(board, shares) is not None,
-            lambda board, place: line.crosses(board, place, pace, turns),
+            lambda board, place: line.crosses(board, place, pace),
             turns,
             len(used),
             line.few_rows(pace) if way.few_rows else [list(layer.axes) for layer in line.layers],
-            line.least_rows(pace, turns),
+            line.least_rows(pace),
             line.pinned,
         )
         self.tried += 1
@@ -144,6 +146,28 @@ class Search:
         return Found(
             pace, tuple(steps), tuple(each for each in taken if each), tuple(flown), self.storages, way=way
         )
+
+    def _turns(self, prices: Prices, rooms: Sequence[Room], way: Way) -> list[list[int]]:
+        """Turns of a cut by rows of every layer: those with which it takes the fewest boards of the largest kind, and
+        the layers before it the fewest for the samples that are under way while its parts wait for their turns."""
+        line, least = self.line, self.line.least_rows(prices.pace)
+        options = line.turns(prices.pace, way.most_turns)
+        if not way.tried:
+            return [each[:1] for each in options]
+        board = max(range(self.count), key=lambda board: rooms[board].dsp)
+        room, before, found = rooms[board], 0, []
+        for layer, each in enumerate(options):
+            before += line.x_bits(layer)
+            waits = 2 * before / max(1, line.memory_bits)
+            scores = []
+            for turns in each if "rows" in line.layers[layer].axes else ():
+                height = line.layers[layer].axes["rows"]
+                sizes = range(prices.most_rows(room, layer, turns, line.bases[board]), 0, -turns)
+                some = max(turns, least[layer])
+                if rows := next((rows for rows in sizes if comes_out(height, rows, turns, some)), 0):
+                    scores.append((height / rows + waits / turns, turns))
+            found.append([min(scores)[1] if scores else 1])
+        return found
 
     def needed(self, found: Found) -> list[Flight]:
         """Samples in flight of a plan."""
