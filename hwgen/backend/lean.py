@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import amaranth
-from amaranth.hdl import _ir, _nir
+from amaranth.back import rtlil
+from amaranth.hdl import _ast, _ir, _nir
 
 from .cycles import has_cycle
+from .flows import compute_net_flows, compute_ports
 
 __all__ = ["lean_netlists"]
 
@@ -18,6 +20,8 @@ KNOWN = "0.5.10"
 """The version of Amaranth whose insides SAME knows; pyproject.toml pins it."""
 WIDEST = 1 << 16
 """A net's number is that of its cell and 16 bits for its place there."""
+BITS = {0: "0", 1: "1"}
+"""Nets of constants."""
 
 
 @contextmanager
@@ -73,6 +77,19 @@ def _check_cycles(netlist: Any) -> None:
         _check_comb_cycles(netlist)  # which words the error
 
 
+def _own_field(emitter: Any) -> None:
+    """A signal as a whole, without a name for every lane and field: names of slices, which nothing reads."""
+    for signal in emitter.design.signal_lca:
+        kind = signal._format
+        names = (
+            {"enum_name": kind._name, "enum_variants": kind._variants}
+            if isinstance(kind, _ast.Format.Enum)
+            else {}
+        )
+        field = _nir.SignalField(emitter.emit_signal(signal), signed=signal.shape().signed, **names)
+        emitter.netlist.signal_fields[signal] = {(): field}
+
+
 def _new_value(cls: Any, nets: Any = ()) -> Any:
     if type(nets) is cls:
         return nets
@@ -111,10 +128,35 @@ def _extend(emitter: Any, value: Any, signed: bool, width: int) -> Any:
     return _nir.Value((*value, *[value[-1] if signed else _nir.Net.from_const(0)] * missing))
 
 
+def _sigspec(emitter: Any, *parts: Any) -> str:
+    value: tuple[Any, ...] = ()
+    for part in parts:
+        value += (part,) if isinstance(part, _nir.Net) else tuple(part)
+    nets, chunks, width, end = emitter.nets, [], len(value), 0
+    while end < width:
+        start, first = end, value[end]
+        end += 1
+        if first in BITS:
+            while end < width and value[end] in BITS:
+                end += 1
+            chunks.append(f"{end - start}'" + "".join([BITS[net] for net in value[start:end]])[::-1])
+            continue
+        wire, low = nets[first]
+        high = low
+        while end < width and value[end] not in BITS:
+            other, bit = nets[value[end]]
+            if other is not wire or bit != high + 1:
+                break
+            high, end = bit, end + 1
+        chunks.append(f"{wire.name} [{high}:{low}]" if high > low else f"{wire.name} [{low}]")
+    return chunks[0] if len(chunks) == 1 else "{ " + " ".join(reversed(chunks)) + " }"
+
+
 Replacements = Sequence[tuple[Any, str, Any]]
 OTHER: Replacements = (
     (_ir, "build_netlist", _build),
     (_ir.Fragment, "_create_missing_domains", _missing_domains),
+    (_ir.NetlistEmitter, "emit_signal_fields", _own_field),
     (_nir.Netlist, "check_comb_cycles", _check_cycles),
 )
 """Owner, name and what takes its place, with other results."""
@@ -124,5 +166,8 @@ SAME: Replacements = (
     (_nir.Netlist, "add_value_cell", _add_value_cell),
     (_nir.Netlist, "resolve_value", _resolve_value),
     (_ir.NetlistEmitter, "extend", _extend),
+    (_ir, "_compute_net_flows", compute_net_flows),
+    (_ir, "_compute_ports", compute_ports),
+    (rtlil.ModuleEmitter, "sigspec", _sigspec),
 )
 """Those with the same results."""
