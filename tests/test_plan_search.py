@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from search_cases import fewest, least_pes, random_search
 
+from hwgen import Model, nn
 from hwgen.plan.budget import dsps
 from hwgen.plan.chain import layout_stages
 from hwgen.plan.logic import estimate
 from hwgen.plan.rows import deal_evenly
 from hwgen.plan.search.bound import lower_bound
 from hwgen.plan.search.held import Flight
-from hwgen.plan.search.layer import Share
+from hwgen.plan.search.layer import Share, layers_of
+from hwgen.plan.search.options import SLACK, _near, _streams, sizes_of
 from hwgen.plan.search.place import layout_of
+from hwgen.plan.search.walk import _last
 
 SEEDS = range(200)
 PACES = (1.0, 1.6, 4.0)
@@ -59,6 +63,36 @@ def test_bound_is_below_every_plan_and_above_the_floor(seed):
         assert search.floor <= bound.pace <= found.pace
 
 
+@pytest.mark.parametrize("seed", range(0, 200, 5))
+def test_paces_that_failed_are_not_tried_again(seed):
+    search, again = random_search(seed), random_search(seed)
+    found = search.run()
+    if found is None:
+        return
+    second = again.run(failed=search.failed)
+    assert (second.pace, second.steps) == (found.pace, found.steps)
+    assert again.failed == search.failed
+    if search.failed:
+        assert again.tried < search.tried
+        assert random_search(seed).run(cap=search.failed) is None
+
+
+def test_last_that_fits_is_found_from_any_hint():
+    """And with two probes if the hint is right."""
+    for most in range(40):
+        for last in range(most + 1):
+            for hint in range(most + 3):
+                asked = set()
+
+                def fits(count, asked=asked, last=last):
+                    asked.add(count)
+                    return count <= last
+
+                assert _last(fits, most, hint) == last
+                assert asked <= set(range(1, most + 1))
+                assert not hint or hint != last or len(asked) <= 2
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_fewest_multipliers_of_a_share_equal_exhaustive_search(seed):
     search = random_search(seed)
@@ -80,6 +114,30 @@ def test_fewest_multipliers_of_a_share_equal_exhaustive_search(seed):
                 assert all(choice.busy <= pace for choice, _ in priced)
                 tried += 1
     assert tried
+
+
+def test_foldings_near_the_fewest_multipliers_are_all_looked_at():
+    """All that keep the pace with up to SLACK times the fewest PEs and 8, by the whole grid; also where x, of which a
+    stride leaves much, is slower than the array."""
+    stride = nn.Conv2d(24, 8, 1, stride=4)
+    layers = [stride, nn.ReLU(), nn.Flatten(), nn.Linear(128, 3)]
+    optimizer = nn.SGD(lr=0.1, batch=2)
+    model = Model(input=(16, 16, 24), layers=layers, loss=nn.SoftmaxCrossEntropy(), optimizer=optimizer)
+    networks = [model.network(0), *(random_search(seed).line.network for seed in range(10))]
+    for layer in (layer for network in networks for layer in layers_of(network)):
+        sizes = sizes_of(layer, "whole", 1)
+        for pace in np.geomspace(8, 20_000, 60).astype(int):
+            near = _near(layer, "whole", sizes, pace, False)
+            if near is None:
+                continue
+            grid, pixels = near.grid, sizes.rows * layer.stage.window.out_width
+            cycles = pixels * sizes.groups * grid.folds
+            busy = np.maximum(cycles, _streams(layer, "whole", sizes, pixels, grid.cgs, grid.fn))
+            least = grid.pes[busy <= pace].min()
+            kept = np.flatnonzero((busy <= pace) & (grid.pes <= SLACK * least + 8))
+            assert near.places.tolist() == kept.tolist()
+            assert near.depth.tolist() == (sizes.groups * grid.folds[kept]).tolist()
+            assert np.maximum(near.streams, cycles[kept]).tolist() == busy[kept].tolist()
 
 
 @pytest.mark.parametrize("seed", range(60))

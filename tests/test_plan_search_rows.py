@@ -60,7 +60,7 @@ def found_cuts():
     for height, boards in ((24, 4), (21, 4)):
         search = search_over(height, boards)
         flown = [Flight(2.0, 2.0, 2.0)] * len(search.line.layers)
-        for share in np.arange(1.0, 5.0, 0.25):
+        for share in np.arange(1.0, 2.75, 0.25):
             pace = int(search.floor * share)
             found = search.at(pace, flown)
             assert (len(found.steps) if found else None) == fewest(search, pace, flown), (height, pace)
