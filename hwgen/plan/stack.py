@@ -6,11 +6,12 @@ of the block for which a weight is kept.
 
 from __future__ import annotations
 
+from ..ir.stage import Stage
 from .columns import updates_in_turn
-from .layout import STACKS
+from .layout import STACKS, Storage
 from .plan import StagePlan
 
-__all__ = ["stack_limit", "stack_problem"]
+__all__ = ["stack_limit", "stack_problem", "updates_at_once"]
 
 
 def stack_limit(b: int, pixels: int, backs: bool) -> int:
@@ -18,6 +19,12 @@ def stack_limit(b: int, pixels: int, backs: bool) -> int:
     period = min(b, pixels)
     shortest = pixels % period or period
     return min(STACKS[-1], shortest, period // 2 if backs else period)
+
+
+def updates_at_once(stage: Stage, storage: Storage, depth: int, rows: int, pixels: int, batch: int) -> bool:
+    """Whether all ``rows`` of a tile's column are updated in the same cycles, so that none may wait for another."""
+    here = not stage.frozen and storage.master == "here"
+    return here and not updates_in_turn(storage, depth, rows, pixels, batch)
 
 
 def stack_problem(planned: StagePlan, batch: int) -> str | None:
@@ -41,12 +48,7 @@ def stack_problem(planned: StagePlan, batch: int) -> str | None:
             f"{place} with blocks of {min(fold.b, stage.M)} of {stage.M} pixels, which allow {most}: a word each and "
             "pass, and of a short last block as well; give a smaller one, or a larger b"
         )
-    rows = planned.tile[0]
-    if (
-        not stage.frozen
-        and storage.master == "here"
-        and not updates_in_turn(storage, fold.depth, rows, stage.M, batch)
-    ):
+    if updates_at_once(stage, storage, fold.depth, planned.tile[0], stage.M, batch):
         return (
             f'{place} with all rows updated at once; give update = "column", masters elsewhere, or stack = 1'
         )

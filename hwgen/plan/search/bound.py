@@ -100,7 +100,7 @@ def _needs(line: Line, storages: Sequence[Storage], pace: int) -> list[_Need]:
         weights = stage.K * stage.N * stage.groups
         bits = weights * (word + (stage.w.width if storage.copy else 0))
         if not stage.frozen:
-            bits += stage.window.pixels_in * stage.in_channels * stage.x.width
+            bits += line.x_bits(index)
         most = max(
             _most_alone(prices, room, index, axis) for room in rooms for axis in layer.axes or ("whole",)
         )

@@ -12,7 +12,7 @@ from .held import Flight, Waits
 from .layer import Layer, ceil_div
 from .options import Choice, Sizes
 
-__all__ = ["Buffers"]
+__all__ = ["Buffers", "weight_words"]
 
 SPARE_ROWS = 1
 """Row slots beyond what a window needs, so that the next row is written while one is read."""
@@ -116,16 +116,23 @@ def _turns(layer: Layer, sizes: Sizes, choice: Choice, waits: Waits, row: int, y
     return [(name, 1, math.ceil(words), width, 1, False) for name, words, width in found if words]
 
 
+def weight_words(layer: Layer, storage: Storage) -> dict[str, int]:
+    """Bits that lie in each memory beside a PE's multipliers for one weight."""
+    stage = layer.stage
+    words = {"masters": stage.master.width if storage.master == "here" else stage.w.width}
+    words |= {"copy": stage.w.width} if storage.copy else {}
+    return words | ({"sums of gradients": layer.grad} if layer.grad else {})
+
+
 def _weights(layer: Layer, choice: Choice, storage: Storage) -> list[Memory]:
-    stage, stack = layer.stage, choice.stack
+    stack = choice.stack
     if choice.depth == 1:
         return []
-    widths = {"masters": stage.master.width if storage.master == "here" else stage.w.width}
-    widths |= {"copy": stage.w.width} if storage.copy else {}
-    widths |= {"sums of gradients": layer.grad} if layer.grad else {}
     lanes = choice.tile[0] // stack if shares_columns(storage, choice.depth) else 1
     count, words = choice.pes // (lanes * stack), choice.depth * stack
-    return [(name, count, words, lanes * width, 1, False) for name, width in widths.items()]
+    return [
+        (name, count, words, lanes * width, 1, False) for name, width in weight_words(layer, storage).items()
+    ]
 
 
 def _pool(layer: Layer, choice: Choice, y_words: int) -> list[Memory]:

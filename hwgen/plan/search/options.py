@@ -9,11 +9,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import updates_in_turn
 from ..fold import Folding
 from ..foldings import MAX_PES, STACKED_ROWS, TILE, divisor, tile_lanes
 from ..layout import STACKS, Storage
-from ..stack import stack_limit
+from ..stack import stack_limit, updates_at_once
 from .layer import Layer, ceil_div, rows_read
 
 __all__ = ["Choice", "Sizes", "choices", "least_pes", "sizes_of"]
@@ -236,11 +235,9 @@ def choices(
 
 def _most_stacked(layer: Layer, storage: Storage, pixels: int) -> int:
     """The most rows of a share with so many ``pixels`` that may lie behind one another in a lane."""
-    stage = layer.stage
-    together = not stage.frozen and storage.master == "here"
-    if storage.copy or (together and not updates_in_turn(storage, 2, STACKED_ROWS, pixels, layer.batch)):
+    if storage.copy or updates_at_once(layer.stage, storage, 2, STACKED_ROWS, pixels, layer.batch):
         return 1
-    return stack_limit(layer.b, pixels, stage.dx is not None)
+    return stack_limit(layer.b, pixels, layer.stage.dx is not None)
 
 
 @cache

@@ -14,7 +14,7 @@ from ..rooms import Dealt, Load, Room, deal, load_of
 from .held import Flight
 from .layer import Layer, Share
 from .logic import part_logic
-from .memory import Buffers
+from .memory import Buffers, weight_words
 from .options import Choice, Sizes, choices, least_pes, sizes_of
 
 __all__ = ["Kept", "Prices", "Taken"]
@@ -75,11 +75,8 @@ class _Part:
     @cached_property
     def choices(self) -> list[Choice]:
         """Foldings, fewest multipliers first."""
-        stage, storage = self.layer.stage, self.storage
-        words = [stage.master.width if storage.master == "here" else stage.w.width]
-        words += [self.layer.grad] if self.layer.grad else []
-        words += [stage.w.width] if storage.copy else []
-        return choices(self.layer, self.axis, self.sizes, self.pace, words, storage)
+        words = [*weight_words(self.layer, self.storage).values()]
+        return choices(self.layer, self.axis, self.sizes, self.pace, words, self.storage)
 
     def standing(self, k: int) -> tuple[Buffers, Load]:
         """Memories of a choice, and what it takes but for samples in flight."""

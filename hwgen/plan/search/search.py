@@ -147,13 +147,13 @@ class Search:
             pace, tuple(steps), tuple(each for each in taken if each), tuple(flown), self.storages, way=way
         )
 
-    def _turns(self, prices: Prices, rooms: Sequence[Room], way: Way) -> list[list[int]]:
+    def _turns(self, prices: Prices, rooms: Sequence[Room], way: Way) -> list[int]:
         """Turns of a cut by rows of every layer: those with which it takes the fewest boards of the largest kind, and
         the layers before it the fewest for the samples that are under way while its parts wait for their turns."""
         line, least = self.line, self.line.least_rows(prices.pace)
         options = line.turns(prices.pace, way.most_turns)
         if not way.tried:
-            return [each[:1] for each in options]
+            return [each[0] for each in options]
         board = max(range(self.count), key=lambda board: rooms[board].dsp)
         room, before, found = rooms[board], 0, []
         for layer, each in enumerate(options):
@@ -166,7 +166,7 @@ class Search:
                 some = max(turns, least[layer])
                 if rows := next((rows for rows in sizes if comes_out(height, rows, turns, some)), 0):
                     scores.append((height / rows + waits / turns, turns))
-            found.append([min(scores)[1] if scores else 1])
+            found.append(min(scores)[1] if scores else 1)
         return found
 
     def needed(self, found: Found) -> list[Flight]:

@@ -34,46 +34,46 @@ class Step:
 @dataclass(frozen=True)
 class Costs:
     """What the walk asks. ``fits(board, shares)``; ``crosses(board, place)``: the link behind the board carries it;
-    ``turns[layer]`` of a cut by rows, to choose from; ``axes[layer]`` to cut along."""
+    ``turns[layer]`` of a cut by rows; ``axes[layer]`` to cut along."""
 
     layers: Sequence[Layer]
     fits: Callable[[int, tuple[Share, ...]], bool]
     crosses: Callable[[int, Place], bool]
-    turns: Sequence[Sequence[int]]
+    turns: Sequence[int]
     boards: int
     axes: Sequence[Sequence[str]]
     least: Sequence[int] = ()
     """Rows that a part of a cut by rows has at least, by layer, beside one a turn; () 1."""
     wide: bool = False
     """Keep nearer places too: with pins the furthest may be too far."""
-    hints: dict[tuple[int, str, int, int, bool], int] = field(default_factory=dict)
+    hints: dict[tuple[int, str, int, bool], int] = field(default_factory=dict)
     """Units that the last board took of a layer."""
 
 
 def walk(costs: Costs) -> list[Step] | None:
     """Steps of boards 0, 1, ... to the end of the line, with the fewest boards; None if they do not reach it.
 
-    After every board the furthest place of each axis, and number of turns, is kept. That is enough: what lies behind a
-    further place is a part of what lies behind a nearer one of the same axis, or in a later layer, and a part takes no
-    more of any board. Whole groups can only follow whole groups, so of outputs the furthest such place is kept too.
+    After every board the furthest place of each axis is kept. That is enough: what lies behind a further place is a
+    part of what lies behind a nearer one of the same axis, or in a later layer, and a part takes no more of any board.
+    Whole groups can only follow whole groups, so of outputs the furthest such place is kept too.
     """
     front: dict[Place, list[Step]] = {Place(0): []}
     for board in range(costs.boards):
-        reached: dict[tuple[int, str, int, bool], tuple[Place, list[Step]]] = {}
+        reached: dict[tuple[int, str, bool], tuple[Place, list[Step]]] = {}
         for start, steps in front.items():
             for step in _reach(costs, board, start):
                 end = step.end
                 if end.layer == len(costs.layers):
                     return [*steps, step]
                 closed = not end.done or costs.layers[end.layer].closes_group(end.axis, end.done)
-                key = (end.layer, end.axis, end.turns, closed)
+                key = (end.layer, end.axis, closed)
                 if key not in reached or reached[key][0].done < end.done:
                     reached[key] = (end, [*steps, step])
         if not reached:
             return None
-        last = max(layer for layer, *_ in reached)
+        last = max(layer for layer, _, _ in reached)
         front = {
-            place: steps for (layer, *_), (place, steps) in reached.items() if costs.wide or layer == last
+            place: steps for (layer, _, _), (place, steps) in reached.items() if costs.wide or layer == last
         }
     return None
 
@@ -84,8 +84,8 @@ def _reach(costs: Costs, board: int, start: Place) -> list[Step]:
     shares: tuple[Share, ...] = ()
     place = start
     while place.layer < len(costs.layers):
-        for axis, turns in _ways(costs, place):
-            found += _inside(costs, board, start, place, shares, axis, turns)
+        for axis in [place.axis] if place.done else costs.axes[place.layer]:
+            found += _inside(costs, board, start, place, shares, axis)
         rest = _rest(costs, place)
         if rest is None or not costs.fits(board, (*shares, rest)):
             break
@@ -95,17 +95,6 @@ def _reach(costs: Costs, board: int, start: Place) -> list[Step]:
         if costs.crosses(board, place):
             found.append(Step(start, place, shares))
     return found
-
-
-def _ways(costs: Costs, place: Place) -> list[tuple[str, int]]:
-    """Axes to cut along at a place, and turns: inside a layer as it was begun."""
-    if place.done:
-        return [(place.axis, place.turns)]
-    return [
-        (axis, turns)
-        for axis in costs.axes[place.layer]
-        for turns in (costs.turns[place.layer] if axis == "rows" else (1,))
-    ]
 
 
 def _rest(costs: Costs, place: Place) -> Share | None:
@@ -119,15 +108,15 @@ def _rest(costs: Costs, place: Place) -> Share | None:
 
 
 def _inside(
-    costs: Costs, board: int, start: Place, place: Place, shares: tuple[Share, ...], axis: str, turns: int
+    costs: Costs, board: int, start: Place, place: Place, shares: tuple[Share, ...], axis: str
 ) -> list[Step]:
     """The furthest place on ``axis`` inside the layer at ``place``; of outputs also the furthest behind a group."""
     layer = costs.layers[place.layer]
     ends = layer.ends(axis, place.done)
-    found = [_furthest(costs, board, start, place, shares, axis, turns, ends)]
+    found = [_furthest(costs, board, start, place, shares, axis, ends)]
     closed = layer.closed_ends(axis, place.done)
     if len(closed) < len(ends):
-        found.append(_furthest(costs, board, start, place, shares, axis, turns, closed))
+        found.append(_furthest(costs, board, start, place, shares, axis, closed))
     return [step for step in found if step is not None]
 
 
@@ -138,11 +127,11 @@ def _furthest(
     place: Place,
     shares: tuple[Share, ...],
     axis: str,
-    turns: int,
     ends: Sequence[int],
 ) -> Step | None:
     """The furthest of ``ends``."""
     extent = costs.layers[place.layer].axes[axis]
+    turns = costs.turns[place.layer] if axis == "rows" else 1
 
     def part(end: int) -> Share:
         return Share(place.layer, axis, place.done, end, turns)
@@ -156,7 +145,7 @@ def _furthest(
         ends = [most] if most in ends else []
     elif axis == "rows":
         ends = range(place.done + ceil_div(max(least, 1), turns) * turns, extent + 1, turns)
-    key = place.layer, axis, turns, len(shares), len(ends) == 1
+    key = place.layer, axis, len(shares), len(ends) == 1
     low = fitting = _last(
         lambda count: costs.fits(board, (*shares, part(ends[count - 1]))),
         bisect_right(ends, most),
