@@ -6,6 +6,7 @@ import re
 import pytest
 from plan_cases import CASES, chain, network, planned
 
+import hwgen.plan.propose as proposing
 from hwgen import Model, nn
 from hwgen.errors import BuildError, HwgenError, ModelError, TargetError
 from hwgen.plan.budget import BudgetError
@@ -246,3 +247,22 @@ def test_budgets_are_computed_again(tmp_path, change, message):
 
     with pytest.raises(BudgetError, match=message):
         plan_from_file(edited(tmp_path, all_of_it), network())
+
+
+@pytest.mark.parametrize("rate", [None, 60_000])
+def test_more_memory_is_left_free_until_the_full_plan_fits(rate, monkeypatch):
+    """As if the smallest buffers, which the search does not count, had found no room twice."""
+    tried, full = [], proposing._full
+
+    def breaks_twice(search, found, progress):
+        tried.append(search.line.rooms[0].bram)
+        if len(tried) < len(proposing.RESERVES):
+            raise BudgetError("no room")
+        return full(search, found, progress)
+
+    monkeypatch.setattr(proposing, "_full", breaks_twice)
+    cluster = chain(1, 24) if rate else chain(3, 24)
+    proposal = proposing.propose_for_rate(network(), cluster, rate) if rate else propose(network(), cluster)
+    assert proposal.plan.layout
+    assert tried == sorted(set(tried), reverse=True)
+    assert len(tried) == len(proposing.RESERVES)

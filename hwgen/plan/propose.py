@@ -69,23 +69,30 @@ def propose_for_rate(
 ) -> Proposal:
     """The plan with the fewest boards of the cluster's one kind that reaches ``rate`` images a second.
 
-    Raises ModelError with the most that any chain reaches if that is less.
+    Raises ModelError with the most that any chain reaches if that is less, BudgetError if the full plan breaks a
+    budget.
     """
     board, link = _one_kind(cluster)
     clock = board.device.clock_mhz
     pace = int(clock * 1e6 / rate * (1 + ROUNDED))
     progress(f"the fewest boards for {rate:,.10g} images a second")
-    counts = [
-        (count, number)
-        for number, storages in enumerate(_candidates(network, cluster, masters))
-        if (count := fewest_boards(network, board, link, pace, storages)) is not None
-    ]
-    if not counts:
-        raise ModelError(_unreachable(network, board, link, rate, masters, progress))
-    count, number = min(counts)
-    storages = _candidates(network, cluster, masters)[number]
-    search, found = _at_most(network, _chain(board, count, link), storages, pace)
-    proposal = Proposal(_full(search, found, progress), 0.0)
+    for reserve in RESERVES:
+        counts = [
+            (count, number)
+            for number, storages in enumerate(_candidates(network, cluster, masters))
+            if (count := fewest_boards(network, board, link, pace, storages, reserve)) is not None
+        ]
+        if not counts:
+            raise ModelError(_unreachable(network, board, link, rate, masters, progress))
+        count, number = min(counts)
+        storages = _candidates(network, cluster, masters)[number]
+        search, found = _at_most(network, _chain(board, count, link), storages, pace, reserve)
+        try:
+            proposal = Proposal(_full(search, found, progress), 0.0)
+            break
+        except BudgetError:
+            if reserve == RESERVES[-1]:
+                raise
     count = len(found.steps)
     if count > 1:
         try:
@@ -97,10 +104,10 @@ def propose_for_rate(
 
 
 def _at_most(
-    network: Network, cluster: Cluster, storages: Sequence[Storage], pace: int
+    network: Network, cluster: Cluster, storages: Sequence[Storage], pace: int, reserve: float
 ) -> tuple[Search, Found]:
     """The fastest plan on a chain that is known to keep ``pace``; on fewer boards where those are as fast."""
-    search = Search(network, cluster, storages)
+    search = Search(network, cluster, storages, reserve=reserve)
     found = search.run()
     if found is None or found.pace > pace:  # paces that are tried may jump over it
         steady = search.steady(pace)
@@ -108,7 +115,8 @@ def _at_most(
         found = replace(steady, bound=found.bound) if found is not None else steady
     if len(found.steps) < len(cluster.boards):
         used = len(found.steps)
-        search = Search(network, Cluster(cluster.boards[:used], cluster.links[: used - 1]), storages)
+        fewer = Cluster(cluster.boards[:used], cluster.links[: used - 1])
+        search = Search(network, fewer, storages, reserve=reserve)
     return search, found
 
 

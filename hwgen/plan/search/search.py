@@ -318,10 +318,19 @@ def fewest_at_all(
 
 
 def fewest_boards(
-    network: Network, board: Board, link: Link | None, pace: int, storages: Sequence[Storage]
+    network: Network,
+    board: Board,
+    link: Link | None,
+    pace: int,
+    storages: Sequence[Storage],
+    reserve: float = 0.0,
 ) -> int | None:
-    """The fewest boards in a chain that keep ``pace``; None if no chain does."""
-    most = Search(network, Cluster.chain(board, MAX_BOARDS, link), storages)
+    """The fewest boards in a chain that keep ``pace`` with a share of memory left free; None if no chain does."""
+
+    def chain(count: int) -> Search:
+        return Search(network, Cluster.chain(board, count, link), storages, reserve=reserve)
+
+    most = chain(MAX_BOARDS)
     if pace < most.floor:
         return None
     found = most.steady(pace)
@@ -329,7 +338,7 @@ def fewest_boards(
         return None
     count = len(found.steps)
     # A shorter chain has fewer samples in flight.
-    while count > 1 and (fewer := Search(network, Cluster.chain(board, count, link), storages).steady(pace)):
+    while count > 1 and (fewer := chain(count).steady(pace)):
         if len(fewer.steps) == count:
             break
         count = len(fewer.steps)
