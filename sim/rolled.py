@@ -47,8 +47,6 @@ class RolledArray:
             return "it makes its updates itself; plan with masters in memory"
         if not shape.columns:
             return "its PEs have memories of their own, which only columns share in the model"
-        if shape.stack > 1:
-            return f"it has {shape.stack} rows behind one another in a lane, which the model does not"
         if max(shape.psum, shape.back, shape.grad) > WIDEST or shape.master > 32:
             return f"it has sums of more than {WIDEST} or weights of more than 32 bits"
         return None
@@ -65,7 +63,7 @@ class RolledArray:
         shape = self.shape
         sizes = {"PK": self.pk, "PN": self.pn, "TK": self.tk, "TN": self.tn, "DEPTH": shape.depth}
         widths = {"ADDRESS": shape.address, "X": shape.x, "W": shape.w, "DY": shape.dy, "GRAD": shape.grad}
-        sums = {"PSUM": shape.psum, "BACK": shape.back, "PERIOD": shape.period}
+        sums = {"PSUM": shape.psum, "BACK": shape.back, "PERIOD": shape.period, "STACK": shape.stack}
         flags = {"BACKWARD": shape.backward, "GRADIENT": shape.gradient, "SHARED": shape.shared}
         flags |= {"COPY": shape.copy}
         return sizes | widths | sums | {name: int(flag) for name, flag in flags.items()}

@@ -37,9 +37,9 @@ def network(b, folds, outputs=4, rounding="nearest"):
     ).network(5)
 
 
-def stacked_plan(net, *stacks, storage=COLUMN):
-    """The usual foldings, the convolutions kept as ``storage`` with these stacks."""
-    kept = [dataclasses.replace(storage, stack=stack) for stack in stacks] + [USUAL]
+def stacked_plan(net, *stacks, storage=COLUMN, last=USUAL):
+    """The usual foldings, the convolutions kept as ``storage`` with these stacks, the linear layer as ``last``."""
+    kept = [dataclasses.replace(storage, stack=stack) for stack in stacks] + [last]
     layout = [
         Placement(planned.stage.index, 0, planned.folding, planned.part, each)
         for planned, each in zip(plan_network(net).stages, kept, strict=True)

@@ -4,15 +4,19 @@
 // An op enters a tile's row i i cycles late and leaves its column as much earlier, so that a sum is the product of one
 // cycle's operands with the weights of one cycle; only reads and writes of memories happen in a cycle of their own,
 // column j of a tile j cycles behind its column 0. All tiles do the same at the same time.
+//
+// Rows that lie behind one another in a lane (gateware.lanes) are in groups, group g of each tile g cycles late. Rows
+// are kept group by group here, so that all lanes of all tiles' rows of a group are one run of words.
 
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "packed.h"
+#include "rolled_memories.h"
 #include "svdpi.h"
 
 namespace hwgen {
@@ -29,83 +33,33 @@ struct ArrayOutputs {
     long long *peek_master, *peek_grad;
 };
 
-// An array's memories, for those who do not take the way through the device. PEs are numbered i·Pn + j.
-class Rolled {
-  public:
-    explicit Rolled(const char* place) : place_(place) {}
-    virtual ~Rolled() = default;
-    const std::string& place() const { return place_; }
-    virtual uint32_t pes() const = 0;
-    virtual uint32_t depth() const = 0;
-    virtual int64_t weight(uint32_t pe, uint32_t address) const = 0;
-    virtual int64_t gradient(uint32_t pe, uint32_t address) const = 0;
-    // As a load of the host does: the weight, and a dW of 0.
-    virtual void load(uint32_t pe, uint32_t address, uint32_t value) = 0;
-
-  private:
-    std::string place_;
-};
-
-// All arrays of the simulation, by the number that they got when they were made.
-inline std::vector<std::unique_ptr<Rolled>>& rolled_arrays() {
-    static std::vector<std::unique_ptr<Rolled>> all;
-    return all;
-}
-
 // Levels of a tree of adders.
 constexpr int levels(int leaves) {
     int count = 0;
     while ((1 << count) < leaves) ++count;
     return count;
 }
-inline int64_t extended(uint64_t bits, int width) {
-    return width >= 64 ? int64_t(bits) : int64_t(bits << (64 - width)) >> (64 - width);
-}
-
-template <int WIDTH, int COUNT>
-void unpack(const svBitVecVal* from, int32_t* to) {
-    if constexpr (WIDTH == 16) {
-        int16_t lanes[COUNT];
-        std::memcpy(lanes, from, sizeof lanes);
-        for (int i = 0; i < COUNT; ++i) to[i] = lanes[i];
-    } else {
-        for (int i = 0; i < COUNT; ++i) {
-            const int low = i * WIDTH, word = low / 32, shift = low % 32;
-            uint64_t bits = from[word];
-            if (shift + WIDTH > 32) bits |= uint64_t(from[word + 1]) << 32;
-            to[i] = int32_t(extended(bits >> shift, WIDTH));
-        }
-    }
-}
-
-template <int WIDTH, int COUNT>
-void pack(const uint64_t* from, svBitVecVal* to) {
-    unsigned __int128 waiting = 0;
-    int held = 0;
-    constexpr uint64_t mask = WIDTH < 64 ? (uint64_t(1) << WIDTH) - 1 : ~uint64_t(0);
-    for (int i = 0; i < COUNT; ++i) {
-        waiting |= static_cast<unsigned __int128>(from[i] & mask) << held;
-        for (held += WIDTH; held >= 32; held -= 32, waiting >>= 32) *to++ = uint32_t(waiting);
-    }
-    if (held) *to = uint32_t(waiting);
-}
 
 // S has the fields of gateware.shape.ArrayShape as constants, and PK, PN, TK, TN.
 template <class S>
 class RolledArray final : public Rolled {
     static constexpr int PK = S::PK, PN = S::PN, TK = S::TK, TN = S::TN, GK = PK / TK, GN = PN / TN;
-    static constexpr int L = GN * PK;  // words of all tiles' columns j: tile column by tile column, row by row
+    static constexpr int STACK = S::STACK, BEHIND = STACK - 1;
+    static constexpr int LANES = PK / STACK, TILE_LANES = TK / STACK;
+    static constexpr int L = GN * PK;        // rows of all tiles' columns j: tile column by tile column, group by group
+    static constexpr int WORD = GN * LANES;  // lanes of them, in a word of their memories
     static constexpr int HELD = S::COPY ? 0 : 1, LATE = S::BACKWARD ? HELD : 0;
-    static constexpr size_t ADDRESSES = size_t(1) << S::ADDRESS;
+    static constexpr size_t ROOM = (size_t(1) << S::ADDRESS) * STACK * WORD;
     static constexpr int F_LATER = TK + 1 + levels(GK), B_LATER = TN + 1 + levels(GN);
-    static constexpr int AGO = 1 << levels(TN + 16), F_RING = 1 << levels(F_LATER + 2), B_RING = 1 << levels(B_LATER + 2);
+    static constexpr int AGO = 1 << levels(TN + 16), F_RING = 1 << levels(F_LATER + 2);
+    static constexpr int B_RING = 1 << levels(B_LATER + STACK + 1);
 
   public:
     explicit RolledArray(const char* place) : Rolled(place), columns_(TN) {
         for (Column& column : columns_) {
-            column.masters.assign(ADDRESSES * L, 0);
-            if (S::COPY) column.copies.assign(ADDRESSES * L, 0);
-            if (S::GRADIENT && S::DEPTH > 1) column.sums.assign(ADDRESSES * L, 0);
+            column.masters.assign(ROOM, 0);
+            if (S::COPY) column.copies.assign(ROOM, 0);
+            if (S::GRADIENT && S::DEPTH > 1) column.sums.assign(ROOM, 0);
         }
     }
 
@@ -115,7 +69,9 @@ class RolledArray final : public Rolled {
         take(in);
         ++now_;
         pack<S::PSUM, PN>(f_sums_[now_ % F_RING], out.f_sum);
-        pack<S::BACK, PK>(b_sums_[now_ % B_RING], out.b_sum);
+        uint64_t rows[PK];
+        for (int i = 0; i < PK; ++i) rows[i] = b_sums_[now_ % B_RING][row_at(i)];
+        pack<S::BACK, PK>(rows, out.b_sum);
         *out.peek_master = extended(uint64_t(masters_out_[now_ % AGO]), S::W);
         *out.peek_grad = extended(uint64_t(grads_out_[now_ % AGO]), S::GRAD);
     }
@@ -123,20 +79,19 @@ class RolledArray final : public Rolled {
     uint32_t pes() const override { return PK * PN; }
     uint32_t depth() const override { return S::DEPTH; }
     int64_t weight(uint32_t pe, uint32_t address) const override {
-        return columns_[pe % PN % TN].masters[size_t(address) * L + place_of(pe)];
+        return columns_[pe % PN % TN].masters[word_of(pe, address)];
     }
     int64_t gradient(uint32_t pe, uint32_t address) const override {
         if constexpr (!S::GRADIENT) return 0;
         const Column& column = columns_[pe % PN % TN];
-        const uint32_t at = place_of(pe);
-        return extended(S::DEPTH == 1 ? column.total[at] : column.sums[size_t(address) * L + at], S::GRAD);
+        return extended(S::DEPTH == 1 ? column.total[lane_of(pe)] : column.sums[word_of(pe, address)], S::GRAD);
     }
     void load(uint32_t pe, uint32_t address, uint32_t value) override {
         Column& column = columns_[pe % PN % TN];
-        const size_t at = size_t(address) * L + place_of(pe);
+        const size_t at = word_of(pe, address);
         column.masters[at] = int32_t(extended(value, S::W));
         if (S::COPY) column.copies[at] = column.masters[at];
-        if constexpr (S::GRADIENT) (S::DEPTH == 1 ? column.total[place_of(pe)] : column.sums[at]) = 0;
+        if constexpr (S::GRADIENT) (S::DEPTH == 1 ? column.total[lane_of(pe)] : column.sums[at]) = 0;
     }
 
   private:
@@ -150,20 +105,43 @@ class RolledArray final : public Rolled {
     struct Column {  // columns j of all tiles; what their memories gave, what the multipliers keep, sums under way
         std::vector<int32_t> masters, copies;
         std::vector<uint64_t> sums;
-        int32_t words[L] = {}, before[L] = {}, forward[L] = {}, back[L] = {};
-        uint64_t old[L] = {}, total[L] = {};
+        int32_t words[WORD] = {}, before[WORD] = {}, waiting[STACK][L] = {}, forward[L] = {}, sooner[L] = {}, back[L] = {};
+        uint64_t old[WORD] = {}, total[L] = {};
     };
-    struct Load {  // a load that concerns a column: of the PE ``at``, in the column of a tile from ``low`` on
+    struct Spot {  // a PE that concerns a column: its lane ``at`` of those of its tile from ``low`` on, its word's place
         bool some = false;
         int at = 0, low = 0;
-        bool sets(int i) const { return some && at == i; }
+        uint32_t place = 0;
+        bool sets(int lane) const { return some && at == lane; }
+        bool sets(int lane, uint32_t word) const { return sets(lane) && place == word; }
     };
     struct Loads {  // of this cycle, in which the word is read, of the one before, whose word is written, and of two more
-        Load reading, load, kept, oldest;
+        Spot reading, load, kept, oldest;
+    };
+    struct Read {  // of all lanes at ``place``, but of the tile of ``own`` at its place
+        bool some = false;
+        uint32_t place = 0;
+        Spot own = {};
     };
 
-    static constexpr bool early(int j) { return !S::COPY && S::BACKWARD && (j + 1) % S::PERIOD == 0; }
-    static uint32_t place_of(uint32_t pe) { return pe % PN / TN * PK + pe / PN; }
+    // Cycles by which column j reads earlier for backward (ArrayShape.early).
+    static constexpr int early(int j) {
+        if (S::COPY || !S::BACKWARD) return 0;
+        int cycles = 0;
+        for (int at; at = (j + STACK - cycles) % S::PERIOD, at < STACK || at > S::PERIOD - STACK;) ++cycles;
+        return cycles;
+    }
+    static constexpr int group_of(uint32_t pe) { return int(pe / PN % TK) / TILE_LANES; }
+    static constexpr int lane_of(uint32_t pe) {
+        const int row = int(pe / PN);
+        return int(pe % PN / TN) * LANES + row / TK * TILE_LANES + row % TILE_LANES;
+    }
+    // Where row i of the array is among its rows group by group.
+    static constexpr int row_at(int i) { return i % TK / TILE_LANES * LANES + i / TK * TILE_LANES + i % TK % TILE_LANES; }
+    static uint32_t place_of(uint32_t address, int group) { return address * STACK + uint32_t(group); }
+    static size_t word_of(uint32_t pe, uint32_t address) {
+        return size_t(place_of(address, group_of(pe))) * WORD + size_t(lane_of(pe));
+    }
     Moment& ago(int cycles) { return moments_[(now_ - 1 - cycles) % AGO]; }
 
     static void clear(Moment& m) { m.f_load = m.load = m.op = m.update = m.peek = m.first = m.last = false; }
@@ -171,10 +149,10 @@ class RolledArray final : public Rolled {
     void take(const ArrayInputs& in) {
         Moment& m = moments_[now_ % AGO];
         const Moment& before = moments_[(now_ - 1) % AGO];
-        unpack<S::X, PK>(in.f_x, m.x);
+        unpack_rows(in.f_x, m.x);
         m.x_changed = std::memcmp(m.x, before.x, sizeof m.x) != 0;
         if constexpr (S::BACKWARD || S::GRADIENT) unpack<S::DY, PN>(in.b_dy, m.dy);
-        if constexpr (S::GRADIENT) unpack<S::X, PK>(in.b_x, m.stored);
+        if constexpr (S::GRADIENT) unpack_rows(in.b_x, m.stored);
         m.f_load = in.f_load, m.f_address = in.f_address;
         m.load = in.load && in.load_select < PK * PN, m.load_sum = S::SHARED && in.load_sum, m.pe = in.load_select;
         m.load_address = in.load_address, m.load_value = int32_t(extended(in.load_value, S::W));
@@ -188,9 +166,17 @@ class RolledArray final : public Rolled {
         m.peek_pe = m.f_address = 0;
     }
 
+    static void unpack_rows(const svBitVecVal* from, int32_t* to) {
+        if constexpr (STACK == 1) return unpack<S::X, PK>(from, to);
+        int32_t rows[PK];
+        unpack<S::X, PK>(from, rows);
+        for (int i = 0; i < PK; ++i) to[row_at(i)] = rows[i];
+    }
+
+    // Once the last group has its weights; sums are still on their way then.
     void forward() {
-        const Moment& m = ago(1 + HELD);
-        uint64_t* sums = f_sums_[(now_ + F_LATER) % F_RING];
+        const Moment& m = ago(1 + HELD + BEHIND);
+        uint64_t* sums = f_sums_[(now_ + F_LATER - BEHIND) % F_RING];
         if (m.x_changed || weights_changed_) {
             for (int j = 0; j < TN; ++j) {
                 for (int c = 0; c < GN; ++c) {
@@ -205,11 +191,12 @@ class RolledArray final : public Rolled {
         weights_changed_ = false;
     }
 
-    Load load_of(const Moment& m, int j) const {
-        if (!m.load || int(m.pe % PN % TN) != j) return {};
-        const int at = int(place_of(m.pe));
-        return {true, at, at - int(m.pe / PN % TK)};
+    static Spot spot(bool some, uint32_t pe, uint32_t address, int j) {
+        if (!some || int(pe % PN % TN) != j) return {};
+        const int at = lane_of(pe);
+        return {true, at, at / TILE_LANES * TILE_LANES, place_of(address, group_of(pe))};
     }
+    static Spot load_of(const Moment& m, int j) { return spot(m.load, m.pe, m.load_address, j); }
 
     void column(int j) {
         Column& c = columns_[j];
@@ -222,94 +209,110 @@ class RolledArray final : public Rolled {
     }
 
     void backward(int j, const Column& c) {
-        uint64_t* sums = b_sums_[(now_ + B_LATER - j) % B_RING];
-        if (j == 0) std::memset(sums, 0, sizeof(uint64_t) * PK);
-        const int32_t *dy = ago(j + 1 + LATE).dy, *weights = S::COPY ? c.words : c.back;
-        for (int t = 0; t < GN; ++t) {
-            const int64_t error = dy[t * TN + j];
-            if (error == 0) continue;
-            for (int i = 0; i < PK; ++i) sums[i] += uint64_t(error * weights[t * PK + i]);
+        if (j == 0) std::memset(b_sums_[(now_ + B_LATER + BEHIND) % B_RING], 0, sizeof(uint64_t) * PK);
+        for (int g = 0; g < STACK; ++g) {
+            uint64_t* sums = b_sums_[(now_ + B_LATER + BEHIND - g - j) % B_RING] + g * LANES;
+            const int32_t *dy = ago(j + 1 + LATE + g).dy, *weights = (S::COPY ? c.words : c.back) + g * LANES;
+            for (int t = 0; t < GN; ++t) {
+                const int64_t error = dy[t * TN + j];
+                if (error == 0) continue;
+                for (int i = 0; i < LANES; ++i) sums[i] += uint64_t(error * weights[t * PK + i]);
+            }
         }
     }
 
-    // The word of the PE that was asked for a while ago is what the column shows now.
+    // The word of the lane of the PE that was asked for a while ago is what the column shows now.
     void peeks(int j, const Column& c) {
         if (const uint32_t pe = ago(5 + j).peek_pe; int(pe % PN % TN) == j)
-            masters_out_[(now_ - 5 - j + TN + 6) % AGO] = c.words[place_of(pe)];
+            masters_out_[(now_ - 5 - j + TN + 6) % AGO] = c.words[lane_of(pe)];
         if constexpr (S::GRADIENT)
             if (const uint32_t pe = ago(2 + j).peek_pe; int(pe % PN % TN) == j)
-                grads_out_[(now_ - 2 - j + TN + 3) % AGO] = int64_t((S::DEPTH == 1 ? c.total : c.old)[place_of(pe)]);
+                grads_out_[(now_ - 2 - j + TN + 3) % AGO] = int64_t((S::DEPTH == 1 ? c.total : c.old)[lane_of(pe)]);
     }
 
     // Registers before the multipliers, from what the memory gave before.
     void keep(int j, Column& c) {
         if constexpr (!S::COPY) {
-            if (ago(1).f_load) copy_words(c.words, c.forward), weights_changed_ = true;
-            if constexpr (S::BACKWARD)
-                if (const Moment& m = ago(j + 1); m.op && m.first) copy_words(early(j) ? c.before : c.words, c.back);
-            if (early(j)) copy_words(c.words, c.before);
+            for (int g = 0; g < STACK; ++g)
+                if (ago(1 + g).f_load) copy_group(g, c.words, LANES, c.waiting[(now_ + BEHIND - g) % STACK], PK);
+            if (ago(1 + BEHIND).f_load) copy_words(c.waiting[now_ % STACK], c.forward), weights_changed_ = true;
+            for (int g = 0; S::BACKWARD && g < STACK; ++g) {
+                const Moment &load = ago(j + 1 + g), &sooner = ago(j + 1 + g - early(j));
+                if (load.op && load.first) {
+                    if (early(j) > 1) copy_group(g, c.sooner + g * LANES, PK, c.back, PK);
+                    else copy_group(g, early(j) ? c.before : c.words, LANES, c.back, PK);
+                }
+                if (early(j) > 1 && sooner.op && sooner.first) copy_group(g, c.words, LANES, c.sooner, PK);
+            }
+            if (early(j) == 1) copy_words(c.words, c.before);
         }
     }
+    template <class T, size_t COUNT>
+    static void copy_words(const T (&from)[COUNT], T (&to)[COUNT]) { std::memcpy(to, from, sizeof from); }
+    // The rows of a group in all tile columns, each of which has so many words.
     template <class T>
-    static void copy_words(const T* from, T* to) { std::memcpy(to, from, sizeof(T) * L); }
+    static void copy_group(int group, const T* from, int from_each, T* to, int to_each) {
+        for (int t = 0; t < GN; ++t)
+            std::memcpy(to + t * to_each + group * LANES, from + t * from_each, sizeof(T) * LANES);
+    }
 
     // A memory in a cycle: its word is read before it is written, or behind it if a read sees what is written.
     template <class T, class Write>
-    static void access(std::vector<T>& memory, T* shown, bool read, uint32_t address, const Load& merged,
-                       uint32_t merged_address, bool transparent, const Write& write) {
-        T next[L];
-        const bool some = read || merged.some;
+    static void access(std::vector<T>& memory, T (&shown)[WORD], const Read& read, const Spot& merged, bool transparent,
+                       const Write& write) {
+        T next[WORD];
+        const bool some = read.some || merged.some;
+        const auto take = [&](const Spot& own) {
+            if (own.some) std::memcpy(next + own.low, &memory[size_t(own.place) * WORD + own.low], sizeof(T) * TILE_LANES);
+        };
         if (transparent) write();
-        if (read) copy_words(&memory[size_t(address) * L], next);
-        else if (some) copy_words(shown, next);
-        if (merged.some) std::memcpy(next + merged.low, &memory[size_t(merged_address) * L + merged.low], sizeof(T) * TK);
+        if (some) std::memcpy(next, read.some ? &memory[size_t(read.place) * WORD] : shown, sizeof next);
+        take(read.own);
+        take(merged);
         if (!transparent) write();
         if (some) copy_words(next, shown);
     }
 
-    // Whether a load some cycles ago was at the address of the one whose word is written.
-    bool same(int cycles) { return ago(1).load_address == ago(cycles).load_address; }
-
     void masters(int j, Column& c, const Loads& loads) {
-        const Moment &now = ago(0), &written = ago(1), &before = ago(2), &late = ago(j + 4), &turn = ago(j - early(j));
-        const Load& load = loads.load;
+        const Moment &now = ago(0), &written = ago(1), &before = ago(2), &late = ago(j + 4);
+        const Spot& load = loads.load;
         const auto write = [&] {
             if (!load.some || written.load_sum) return;
-            for (int i = load.low; i < load.low + TK; ++i) {
-                const bool kept = same(2) && loads.kept.sets(i) && !before.load_sum;
+            for (int i = load.low; i < load.low + TILE_LANES; ++i) {
+                const bool kept = loads.kept.sets(i, load.place) && !before.load_sum;
                 const int32_t value = i == load.at ? written.load_value : kept ? before.load_value : c.words[i];
-                c.masters[size_t(written.load_address) * L + i] = value;
-                if (S::COPY) c.copies[size_t(written.load_address) * L + i] = value;
+                c.masters[size_t(load.place) * WORD + i] = value;
+                if (S::COPY) c.copies[size_t(load.place) * WORD + i] = value;
             }
         };
-        const bool taken = !S::COPY && now.f_load, turned = S::BACKWARD && turn.op && turn.first;
         if (S::COPY && now.f_load)
-            copy_words(&c.copies[size_t(now.f_address) * L], c.forward), weights_changed_ = true;
-        access(c.masters, c.words, taken || late.peek || turned,
-               taken ? now.f_address : late.peek ? late.address : turn.address, taken ? Load() : loads.reading,
-               now.load_address, false, write);
+            std::memcpy(c.forward, &c.copies[size_t(now.f_address) * WORD], sizeof c.forward), weights_changed_ = true;
+        Read read;
+        bool taken = false;
+        for (int g = 0; g < STACK; ++g)
+            if (const Moment& turn = ago(j - early(j) + g); S::BACKWARD && turn.op && turn.first)
+                read = {true, place_of(turn.address, g)};
+        if (late.peek) read = {true, place_of(late.address, 0), spot(true, late.peek_pe, late.address, j)};
+        for (int g = 0; g < STACK; ++g)
+            if (const Moment& turn = ago(g); !S::COPY && turn.f_load)
+                read = {true, place_of(turn.f_address, g)}, taken = true;
+        access(c.masters, c.words, read, taken ? Spot() : loads.reading, false, write);
     }
 
     void gradient(int j, Column& c, const Loads& loads) {
-        constexpr bool through_sums = S::DEPTH > 1 && !S::SHARED;
-        const Moment &p1 = ago(j + 1), &p2 = ago(j + 2), &p3 = ago(j + 3), &written = ago(1), &before = ago(2);
-        const Load& load = loads.load;
+        constexpr bool through_sums = S::DEPTH > 1 && !S::SHARED && STACK == 1;
+        const Moment &asked = ago(j + 1), &written = ago(1), &before = ago(2);
+        const Spot& load = loads.load;
         const auto add = [&] {
-            uint64_t kept[TK];  // the column of a load takes what its word read has
+            uint64_t kept[TILE_LANES];  // the column of a load takes what its word read has
             if (through_sums && load.some)
-                for (int i = 0; i < TK; ++i) {
+                for (int i = 0; i < TILE_LANES; ++i) {
                     const int at = load.low + i;
-                    const bool gone = (same(2) && loads.kept.sets(at)) || (same(3) && loads.oldest.sets(at));
+                    const bool gone = loads.kept.sets(at, load.place) || loads.oldest.sets(at, load.place);
                     kept[i] = at == load.at || gone ? 0 : c.old[at];
                 }
-            if (p2.op) {
-                if (S::DEPTH > 1 && p2.first) copy_words(c.old, c.total);
-                for (int t = 0; t < GN; ++t) {
-                    const int64_t error = p2.dy[t * TN + j];
-                    if (error == 0) continue;
-                    for (int i = 0; i < PK; ++i) c.total[t * PK + i] += uint64_t(error * p2.stored[i]);
-                }
-            }
+            for (int g = 0; g < STACK; ++g)
+                if (const Moment& m = ago(j + 2 + g); m.op) add_group(j, c, m, g);
             if (through_sums && load.some) std::memcpy(c.total + load.low, kept, sizeof kept);
         };
         if constexpr (S::DEPTH == 1) {
@@ -318,28 +321,49 @@ class RolledArray final : public Rolled {
             return;
         }
         const auto write = [&] {
-            const bool done = p3.op && p3.last;
-            const Load& own = through_sums ? loads.kept : load;
-            const uint32_t address = (through_sums ? before : written).load_address;
-            uint64_t *at = &c.sums[size_t(p3.address) * L], kept[TK];
-            if (own.some) std::memcpy(kept, at + own.low, sizeof kept);
-            if (done) copy_words(c.total, at);
+            const Spot& own = through_sums ? loads.kept : load;
+            for (int g = STACK - 1; g >= 0; --g)
+                if (const Moment& m = ago(j + 3 + g); m.op && m.last) {
+                    write_group(c, g, place_of(m.address, g), own);
+                    break;
+                }
             if (!own.some) return;
-            // The column of the load writes where that goes, whatever it writes.
-            if (done) std::memcpy(at + own.low, kept, sizeof kept);
-            for (int i = own.low; i < own.low + TK; ++i) {
+            for (int i = own.low; i < own.low + TILE_LANES; ++i) {
                 uint64_t value = c.total[i];
                 if (!through_sums && i == own.at) value = written.load_grad;
-                else if (!through_sums) value = same(2) && loads.kept.sets(i) ? before.load_grad : c.old[i];
-                c.sums[size_t(address) * L + i] = value;
+                else if (!through_sums) value = loads.kept.sets(i, own.place) ? before.load_grad : c.old[i];
+                c.sums[size_t(own.place) * WORD + i] = value;
             }
         };
-        const bool read = ((p1.op || p1.update) && p1.first) || p1.peek;
+        Read read;
+        for (int g = 0; g < STACK; ++g)
+            if (const Moment& m = ago(j + 1 + g); m.op && m.first) read = {true, place_of(m.address, g)};
+        if ((asked.update && asked.first) || asked.peek)
+            read = {true, place_of(asked.address, 0), spot(true, asked.peek_pe, asked.address, j)};
         // The sum until now is written before another one begins, with what was read before.
-        access(c.sums, c.old, read, p1.address, loads.reading, ago(0).load_address, S::DEPTH == 2, [&] {
+        access(c.sums, c.old, read, loads.reading, S::DEPTH == 2, [&] {
             write();
             add();
         });
+    }
+
+    // dW += x·dy of a group's rows.
+    static void add_group(int j, Column& c, const Moment& m, int group) {
+        if (S::DEPTH > 1 && m.first) copy_group(group, c.old, LANES, c.total, PK);
+        for (int t = 0; t < GN; ++t) {
+            const int64_t error = m.dy[t * TN + j];
+            if (error == 0) continue;
+            for (int i = group * LANES; i < (group + 1) * LANES; ++i) c.total[t * PK + i] += uint64_t(error * m.stored[i]);
+        }
+    }
+
+    // The sums of a group's rows to their memory; a load's column writes where that goes, whatever it writes.
+    static void write_group(Column& c, int group, uint32_t place, const Spot& load) {
+        uint64_t *at = &c.sums[size_t(place) * WORD], kept[TILE_LANES];
+        if (load.some) std::memcpy(kept, at + load.low, sizeof kept);
+        for (int t = 0; t < GN; ++t)
+            std::memcpy(at + t * LANES, c.total + t * PK + group * LANES, sizeof(uint64_t) * LANES);
+        if (load.some) std::memcpy(at + load.low, kept, sizeof kept);
     }
 
     std::vector<Column> columns_;
