@@ -26,6 +26,7 @@ NAMES = (
     "logic",
     "planner",
     "scale",
+    "boards",
 )
 """One module bench_NAME each, with ``run() -> dict``."""
 
