@@ -10,7 +10,14 @@ HOMES = {"sim": "hwgen.sim", "boards": "hwgen.boards", "templates": "hwgen.templ
 """Folders that install under another name."""
 
 LAYERS = (
-    ("hwgen.errors", "hwgen.numeric", "hwgen.numeric_tables", "hwgen.boards", "hwgen.templates"),
+    (
+        "hwgen.errors",
+        "hwgen.numeric",
+        "hwgen.numeric_tables",
+        "hwgen.boards",
+        "hwgen.templates",
+        "hwgen.host",
+    ),
     ("hwgen.toolchain", "hwgen.target", "hwgen.target_chain", "hwgen.target_fields", "hwgen.target_files"),
     ("hwgen.ir",),
     ("hwgen.data",),

@@ -71,7 +71,8 @@ def build(
     """
     from ..frontend.loader import load_source
     from ..plan.describe import describe
-    from .kept import Kept  # loads Amaranth
+    from .host import host_files  # loads Amaranth
+    from .kept import Kept
     from .verilog import build_number, emit_modules
 
     start = time.monotonic()
@@ -81,9 +82,10 @@ def build(
     progress("planning")
     planned = _plan(loaded, cluster, plan)
     progress("emitting Verilog")
+    modules = Kept(kept) if kept is not None else None
     emission = emit_modules(
         planned,
-        Kept(kept) if kept is not None else None,
+        modules,
         lambda k, of: progress("emitting Verilog: board", k, of),
     )
     verilog = emission.files
@@ -93,6 +95,7 @@ def build(
         "parameters.npz": pack(_parameter_tensors(planned, loaded.parameters)),
         "data.npz": pack({name: getattr(loaded.dataset, name) for name in TENSORS}),
         **verilog,
+        **host_files(planned, modules),
     }
     number = f"0x{build_number(planned):08x}"
     manifest = {

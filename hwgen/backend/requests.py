@@ -22,7 +22,7 @@ from ..plan.part import like_part
 from ..plan.plan import Plan, StagePlan
 from .convert import convert
 
-__all__ = ["TOP", "Request", "board_top", "build_number", "link_module", "requests", "stage_requests"]
+__all__ = ["TOP", "Request", "board_top", "build_number", "lent", "link_module", "requests", "stage_requests"]
 
 TOP = "hwgen_core"
 
@@ -145,8 +145,8 @@ def _tile(plan: Plan, planned: StagePlan) -> Request:
     offsets = array_offsets(planned, plan.whole(planned))
     array = Array(array_shape(plan.network, planned), fold.pk, fold.pn, planned.tile, offsets)
     tile = array.make_tile()
-    _lent(array)
-    _lent(tile)
+    lent(array)
+    lent(tile)
     parts = (tile.shape, tile.tk, tile.tn, tile.offsets)
     return Request(f"hwgen_tile_{_digest(*parts)}", "tile", planned.board, parts)
 
@@ -165,13 +165,13 @@ def _make_board(
 ) -> Board:
     links = {"up": index - 1, "down": index}
     own = {
-        side: Emitted(_lent(link_end(plan.links[links[side]], side)), name, {"link": side})
+        side: Emitted(lent(link_end(plan.links[links[side]], side)), name, {"link": side})
         for side, name in ends
     }
     return Board(plan, index, number, stages, own)
 
 
-def _lent(component: Any) -> Any:
+def lent(component: Any) -> Any:
     """A component that only lends its signature; Amaranth would warn that neither it nor its parts are used."""
     component._MustUse__silence = True
     for value in vars(component).values():
@@ -183,7 +183,7 @@ def _lent(component: Any) -> Any:
             else [value]
         ):
             if isinstance(part, Elaboratable) and not part._MustUse__silence:
-                _lent(part)
+                lent(part)
     return component
 
 

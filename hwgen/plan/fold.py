@@ -50,6 +50,15 @@ class Fold:
         return self.folding.b
 
     @property
+    def numbers(self) -> dict[str, int]:
+        """What places weights and biases in memories (hwgen.host.placement)."""
+        own = {name: int(getattr(self, name)) for name in ("pk", "pn", "depth", "fk", "fn", "cgs", "y_words")}
+        stage = self.stage
+        return own | {
+            "u": self.folding.u, "pc": self.folding.pc, "cin": stage.cin, "outputs": stage.out_channels, "n": stage.N,
+        }  # fmt: skip
+
+    @property
     def pgs(self) -> int:
         """Position groups kh·kw/u."""
         return self.stage.window.positions // self.folding.u
