@@ -160,7 +160,7 @@ def register_header() -> str:
         "#ifndef HWGEN_REGISTERS_H",
         "#define HWGEN_REGISTERS_H",
         "",
-        f"#define HWGEN_ID 0x{DEVICE_ID:08X}u",
+        f"#define HWGEN_DEVICE_ID 0x{DEVICE_ID:08X}u",
         "",
     ]
     for name, one in GLOBAL.items():
