@@ -15,6 +15,7 @@ from hwgen.plan.search.search import Found, Search, fewest_at_all, usual_storage
 from hwgen.target import Board, Cluster, Fill, Link
 
 from .command import EXAMPLES
+from .plot_planner import draw
 
 __all__ = ["run"]
 
@@ -138,4 +139,5 @@ def run() -> dict[str, Any]:
         for stored, (copy, master) in STORAGES.items()
     ]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    draw({"rows": rows})
     return {"rows": rows, "mixed": mixes, "fewest": fewest, "peak_megabytes": round(peak)}
