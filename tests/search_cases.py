@@ -126,7 +126,7 @@ class _Probe:
         line = self.search.line
         if not line.allowed(board, shares):
             return False
-        return self.prices.take(line.rooms[board], shares, line.bases[board]) is not None
+        return self.prices.take(line.rooms[board], shares, line.base(board, shares)) is not None
 
 
 def _ends(search: Search, place: Place, turns, least) -> Iterator[tuple[tuple[Share, ...], Place]]:

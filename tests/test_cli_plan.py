@@ -210,7 +210,7 @@ def test_slow_links(run):
 
 
 def test_long_links(run):
-    code, _, err = run(latency=60000)
+    code, _, err = run(latency=60000, dsp=3)
     assert code == 2
     assert re.fullmatch(
         r"hwgen: board 1 \(few\): replay and receive buffers of its links take [\d.]+ Mb of the [\d.]+ Mb of memory; "

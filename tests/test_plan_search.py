@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from search_cases import fewest, least_pes, random_search
+from search_cases import fewest, least_pes, random_board, random_network, random_search
 
 from hwgen import Model, nn
 from hwgen.plan.budget import dsps
@@ -14,9 +14,11 @@ from hwgen.plan.rows import deal_evenly
 from hwgen.plan.search.bound import lower_bound
 from hwgen.plan.search.held import Flight
 from hwgen.plan.search.layer import Share, layers_of
-from hwgen.plan.search.options import SLACK, _near, _streams, sizes_of
+from hwgen.plan.search.options import SLACK, _streams, near, sizes_of
 from hwgen.plan.search.place import layout_of
+from hwgen.plan.search.search import MOST_PACE, Search, _flies, usual_storages
 from hwgen.plan.search.walk import _last
+from hwgen.target import Cluster, Link
 
 SEEDS = range(200)
 PACES = (1.0, 1.6, 4.0)
@@ -50,7 +52,9 @@ def test_least_pace_equals_exhaustive_search(seed):
     top = found.pace if found else 20 * search.floor
     flown = found.flights if found else [Flight(1.0, 1.0, 1.0)] * len(search.line.layers)
     for pace in range(search.floor, top):
-        assert fewest(search, pace, flown) is None, pace
+        if fewest(search, pace, flown) is not None:  # so many samples in flight are too few for a faster plan
+            faster = search.at(pace, flown)
+            assert not _flies(faster, search.needed(faster)), pace
     assert found is None or fewest(search, top, flown) is not None
 
 
@@ -127,17 +131,31 @@ def test_foldings_near_the_fewest_multipliers_are_all_looked_at():
     for layer in (layer for network in networks for layer in layers_of(network)):
         sizes = sizes_of(layer, "whole", 1)
         for pace in np.geomspace(8, 20_000, 60).astype(int):
-            near = _near(layer, "whole", sizes, pace, False)
-            if near is None:
+            kept = near(layer, "whole", sizes, pace, False)
+            if kept is None:
                 continue
-            grid, pixels = near.grid, sizes.rows * layer.stage.window.out_width
+            grid, pixels = kept.grid, sizes.rows * layer.stage.window.out_width
             cycles = pixels * sizes.groups * grid.folds
             busy = np.maximum(cycles, _streams(layer, "whole", sizes, pixels, grid.cgs, grid.fn))
             least = grid.pes[busy <= pace].min()
-            kept = np.flatnonzero((busy <= pace) & (grid.pes <= SLACK * least + 8))
-            assert near.places.tolist() == kept.tolist()
-            assert near.depth.tolist() == (sizes.groups * grid.folds[kept]).tolist()
-            assert np.maximum(near.streams, cycles[kept]).tolist() == busy[kept].tolist()
+            places = np.flatnonzero((busy <= pace) & (grid.pes <= SLACK * least + 8))
+            assert kept.places.tolist() == places.tolist()
+            assert kept.depth.tolist() == (sizes.groups * grid.folds[places]).tolist()
+            assert np.maximum(kept.streams, cycles[places]).tolist() == busy[places].tolist()
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_more_boards_are_never_slower(seed):
+    """Than fewer of the same kind: a plan may leave boards empty."""
+    rng = np.random.default_rng(seed)
+    network, board = random_network(rng), random_board(rng, "one")
+    link = Link(lanes=1, gbps=float(rng.choice([0.5, 2.0, 10.0])), latency=int(rng.integers(0, 20)))
+    paces = []
+    for count in range(1, 6):
+        cluster = Cluster.chain(board, count, link)
+        found = Search(network, cluster, usual_storages(network), paced_by_loss=False).run()
+        paces.append(found.pace if found else MOST_PACE)
+    assert paces == sorted(paces, reverse=True)
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -68,7 +68,9 @@ def _smallest(layer: Layer, index: int) -> list[Share]:
 def _fits(line: Line, prices: Prices, board: int, index: int) -> bool:
     """Whether an empty board holds any part of a layer."""
     shares = _smallest(line.layers[index], index)
-    return any(prices.take(line.rooms[board], (share,), line.bases[board]) is not None for share in shares)
+    return any(
+        prices.take(line.rooms[board], (share,), line.base(board, (share,))) is not None for share in shares
+    )
 
 
 def _kinds(line: Line) -> dict[str, list[int]]:
@@ -84,7 +86,7 @@ def _long_links(line: Line) -> list[str]:
     problems = []
     for boards in _kinds(line).values():
         board = boards[len(boards) // 2]
-        need, room = _bits(line.bases[board].memories), _room_bits(line.rooms[board])
+        need, room = _bits(line.base(board).memories), _room_bits(line.rooms[board])
         if need > room:
             problems.append(
                 f"board {board} ({line.cluster.boards[board].name}): replay and receive buffers of its links take "
@@ -142,7 +144,7 @@ def _lacks(line: Line, prices: Prices, board: int, share: Share) -> str:
     priced = prices.of(room.device, share)
     if not priced:
         return "more PEs, or weights a PE, than the host can number"
-    load, base = priced[0][1], line.bases[board]
+    load, base = priced[0][1], line.base(board, (share,))
     if load.dsp > room.dsp:
         return f"{load.dsp:,} DSPs of the {room.dsp:,}"
     luts, ffs = load.luts + base.luts, load.ffs + base.ffs

@@ -55,7 +55,7 @@ class _Summary:
         }
         self.links = chain_links(self.network, stages, self.cluster)
         self.turns = [max(share.turns for _, share, _ in parts) for parts in self.shares]
-        self.pace, self.clock = found.pace, search.line.clock
+        self.pace, self.clock = search.pace_of(found), search.line.clock
 
     def report(self) -> PlanReport:
         line, network, pace = self.line, self.network, self.pace
@@ -212,11 +212,7 @@ class _Summary:
 
     def _drain_and_update(self) -> tuple[int, int]:
         """Cycles from a sample's first row to its last gradient, and of the update, where both last longest."""
-        pairs = []
-        for parts in self.shares:
-            cycles = tuple(self.found.taken[board].choices[k].cycles for board, _, k in parts)
-            pairs.append((tuple(share for _, share, _ in parts), cycles))
-        drains = passages(self.layers, pairs, self.pace, self.line.hop, self.line.loss)
+        drains = passages(self.found.stretches(self.layers), self.pace, self.line.hop, self.line.loss)
         updates = [self._update(index) for index in range(len(self.layers))]
         drain, update = max(zip(drains, updates, strict=True), key=sum)
         return math.ceil(drain), update

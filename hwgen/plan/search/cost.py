@@ -46,15 +46,19 @@ class Line:
         self.boards = (*cluster.boards, *[cluster.boards[-1]] * spare)
         self.links = (*cluster.links, *cluster.links[-1:] * spare)
         self.layers: list[Layer] = layers_of(network)
+        # Equal ones are one object, by which prices tell them apart.
         same: dict[Device, Device] = {}
-        self.longer = [
-            _reserved(replace(room_of(board), device=same.setdefault(board.device, board.device)), reserve)
-            for board in self.boards
-        ]
+        kinds: dict[Room, Room] = {}
+        loads: dict[Load, Load] = {}
+        self.longer: list[Room] = []
+        for board in self.boards:
+            room = replace(room_of(board), device=same.setdefault(board.device, board.device))
+            self.longer.append(kinds.setdefault(room, _reserved(room, reserve)))
         self.rooms = self.longer[: self.count]
         self.clock = min(board.device.clock_mhz for board in cluster.boards)
         self.room_gbps = [link.payload_gbps * LINK_SHARE for link in self.links]
-        self.bases = [self._base(board) for board in range(len(self.boards))]
+        bases = ([self._base(board, last) for last in (False, True)] for board in range(len(self.boards)))
+        self._bases = [[loads.setdefault(base, base) for base in each] for each in bases]
         self.loss = float(L.loss_cycles(network.loss))
         self.hop = max(
             (L.LINK + L.LINK_SPREAD + link.latency * self.clock / link.clock_mhz for link in cluster.links),
@@ -64,11 +68,20 @@ class Line:
         self._paces: dict[tuple[int, str], float] = {}
         self._words: dict[tuple[int, Place], tuple[int, int]] = {}
 
-    def _base(self, board: int) -> Load:
+    def base(self, board: int, shares: Sequence[Share] = ()) -> Load:
+        """What a board takes beside its shares: with the end of the line it is the last one, however many follow."""
+        return self._bases[board][bool(shares) and self._ends(shares[-1])]
+
+    def _ends(self, share: Share) -> bool:
+        layer = self.layers[share.layer]
+        return layer is self.layers[-1] and share.high == layer.axes.get(share.axis, 1)
+
+    def _base(self, board: int, last: bool) -> Load:
         """A board's link ends: replay memory and receive buffers for a round trip at full rate, twice for depths that
-        are powers of two."""
+        are powers of two. The ``last`` one has none to the next, and the loss."""
         found: Memories = ()
-        for link in self.links[max(0, board - 1) : board + 1]:
+        links = self.links[max(0, board - 1) : board + (not last)]
+        for link in links:
             # Of a slow link fewer words come than cycles pass.
             rate = min(1.0, link.clock_mhz / self.clock)
             trip = math.ceil(
@@ -79,21 +92,22 @@ class Line:
                 ("replay", 1, replay, link.width, 1, False),
                 ("received", 4, ceil_div(trip, 2), link.width, 1, False),
             )
-        widths = [link.width for link in self.links[max(0, board - 1) : board + 1]]
-        logic = board_base(widths, board >= self.count - 1)
+        logic = board_base([link.width for link in links], last)
         return load_of(self.boards[board].device, 0, logic, found)
 
     def least_pace(self, paced_by_loss: bool) -> int:
         """Cycles a sample below which nothing goes: all multipliers always busy; loss and image."""
         dsp = sum(room.dsp for room in self.rooms)
-        need = 0.0
-        for layer in self.layers:
-            each = min(layer.dsps(room.device.dsp_widths) for room in self.rooms)
-            need += layer.stage.macs[0] * each
         _, width, channels = self.network.in_shape
         image = image_words(self.network.in_shape, min(width * channels, MOST_IMAGE_LANES))
         loss = L.loss_cycles(self.network.loss) if paced_by_loss else 0
-        return max(1, math.ceil(need / max(1, dsp)), image, loss)
+        return max(1, math.ceil(self.work / max(1, dsp)), image, loss)
+
+    @cached_property
+    def work(self) -> int:
+        """Cycles a sample of all multipliers together."""
+        each = (min(layer.dsps(room.device.dsp_widths) for room in self.rooms) for layer in self.layers)
+        return sum(layer.stage.macs[0] * dsps for layer, dsps in zip(self.layers, each, strict=True))
 
     def image_lanes(self, pace: int) -> int:
         """The fewest lanes of the host's stream that keep a pace."""

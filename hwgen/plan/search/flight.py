@@ -16,7 +16,7 @@ from ..turns import turn_rows
 from .held import Flight, Waits
 from .layer import Layer, Share
 
-__all__ = ["SAMPLES", "flights", "passages"]
+__all__ = ["SAMPLES", "Stretch", "flights", "passages"]
 
 Floats = NDArray[np.float64]
 OTHERS = ("y_before", "sums", "back", "dx", "dx_behind", "conv", "conv_in", "unpooled")
@@ -28,12 +28,14 @@ SAMPLES = 10
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """The shares of one stage, and cycles that one sample takes of each."""
+class Stretch:
+    """The shares of one stage, and cycles that one sample takes of each; ``apart``: the stage before ends on another
+    board."""
 
     layer: Layer
     shares: tuple[Share, ...]
     cycles: tuple[int, ...]
+    apart: bool
 
 
 def _owner(sizes: Sequence[int], turns: int) -> NDArray[np.int64]:
@@ -57,8 +59,8 @@ def _most(written: Floats, freed: Floats) -> int:
 
 
 class _Timeline:
-    def __init__(self, layers: Sequence[Layer], stretches: Sequence[_Stretch], pace: int, hop: float):
-        self.layers, self.stretches, self.pace, self.hop = layers, stretches, pace, hop
+    def __init__(self, stretches: Sequence[Stretch], pace: int, hop: float):
+        self.stretches, self.pace, self.hop = stretches, pace, hop
         self.x: list[Floats] = []  # rows of x arrive at the first part, [sample, row]
         self.conv: list[Floats] = []  # rows of the convolution done
         self.y: list[Floats] = []
@@ -67,13 +69,13 @@ class _Timeline:
         self.owners: list[NDArray[np.int64]] = []
 
     def forward(self) -> None:
-        first = self.layers[0].stage
+        first = self.stretches[0].layer.stage
         offered = np.arange(SAMPLES)[:, None] * float(self.pace)
         # As if the host sent rows at the pace: earlier ones would wait for room, and nothing would wait for them.
         x = offered + np.arange(1, first.window.height + 1) * (self.pace / first.window.height)
         for stretch in self.stretches:
             stage = stretch.layer.stage
-            x = self._taken(x, stage.window.height)
+            x = self._taken(x + stretch.apart * self.hop, stage.window.height)
             self.x.append(x)
             window = stage.window
             rows = np.arange(window.out_height)
@@ -87,7 +89,7 @@ class _Timeline:
                 last = np.arange(pool.out_height) * pool.stride[0] - pool.pads[0] + pool.kernel[0] - 1
                 y = y[:, np.clip(last, 0, window.out_height - 1)]
             self.y.append(y)
-            x = y + self.hop
+            x = y
 
     def backward(self, loss: float) -> None:
         dy = np.repeat(self.y[-1][:, -1:] + loss, self.y[-1].shape[1], axis=1)
@@ -112,14 +114,14 @@ class _Timeline:
                 (np.arange(window.height) + window.pads[0]) // window.stride[0], window.out_height - 1
             )
             dx = np.maximum.accumulate(done, axis=1)[:, touching] + self.hop * (len(stretch.shares) - 1)
-            dy = dx + self.hop + L.COL2IM
+            dy = dx + stretch.apart * self.hop + L.COL2IM
 
     @staticmethod
     def _taken(rows: Floats, height: int) -> Floats:
         """Rows as the next stage sees them: a flattened map is one row, whose error comes for all rows at once."""
         return rows if rows.shape[1] == height else np.repeat(rows[:, -1:], height, axis=1)
 
-    def _passes(self, stretch: _Stretch, ready: Floats, forward: bool) -> Floats:
+    def _passes(self, stretch: Stretch, ready: Floats, forward: bool) -> Floats:
         """When each row of the convolution is done, by the part that does it."""
         rows = ready.shape[1]
         parts = len(stretch.shares)
@@ -134,7 +136,7 @@ class _Timeline:
         return done
 
     @staticmethod
-    def _owner(stretch: _Stretch, rows: int) -> NDArray[np.int64]:
+    def _owner(stretch: Stretch, rows: int) -> NDArray[np.int64]:
         owner = _owner([share.size for share in stretch.shares], stretch.shares[0].turns)
         owner = np.repeat(owner, stretch.layer.conv_rows)[:rows]
         return np.append(owner, np.full(rows - len(owner), owner[-1]))
@@ -165,7 +167,7 @@ class _Timeline:
             )
         return self._dealt(stretch, k, masked)
 
-    def _dealt(self, stretch: _Stretch, k: int, masked: Floats) -> Flight:
+    def _dealt(self, stretch: Stretch, k: int, masked: Floats) -> Flight:
         window = stretch.layer.stage.window
         owner = self._owner(stretch, window.out_height)
         x_row = np.clip(np.arange(window.out_height) * window.stride[0], 0, window.height - 1)
@@ -178,7 +180,7 @@ class _Timeline:
         return Flight.of_parts(found)
 
 
-def _waits(stretch: _Stretch, trip: float) -> list[Waits]:
+def _waits(stretch: Stretch, trip: float) -> list[Waits]:
     """What waits for its turn in every part; ``trip``: share of a sample's time to a neighbour and back."""
     stage = stretch.layer.stage
     deal = deal_evenly([share.size for share in stretch.shares], stretch.shares[0].turns)
@@ -203,32 +205,21 @@ def _turn_rows(stage: Stage, deal: tuple[int, ...], count: int) -> list[dict[str
     return turn_rows(stage, deal, count)
 
 
-def flights(
-    layers: Sequence[Layer],
-    shares: Sequence[tuple[tuple[Share, ...], tuple[int, ...]]],
-    pace: int,
-    hop: float,
-    loss: float,
-) -> list[Flight]:
-    """Samples in flight of every stage, from the shares of each with their cycles a sample; ``hop`` cycles between two
-    boards, ``loss`` from the last output to the first error."""
-    stretches = [_Stretch(layer, *each) for layer, each in zip(layers, shares, strict=True)]
-    line = _Timeline(layers, stretches, pace, hop)
-    line.forward()
-    line.backward(loss)
-    return [line.flight(k) for k in range(len(layers))]
+def flights(stretches: Sequence[Stretch], pace: int, hop: float, loss: float) -> list[Flight]:
+    """Samples in flight of every stage; ``hop`` cycles between two boards, ``loss`` from the last output to the first
+    error."""
+    line = _timeline(stretches, pace, hop, loss)
+    return [line.flight(k) for k in range(len(stretches))]
 
 
-def passages(
-    layers: Sequence[Layer],
-    shares: Sequence[tuple[tuple[Share, ...], tuple[int, ...]]],
-    pace: int,
-    hop: float,
-    loss: float,
-) -> list[float]:
+def passages(stretches: Sequence[Stretch], pace: int, hop: float, loss: float) -> list[float]:
     """Cycles of a sample at every stage, from its first row of x to the end of its backward pass; as flights."""
-    stretches = [_Stretch(layer, *each) for layer, each in zip(layers, shares, strict=True)]
-    line = _Timeline(layers, stretches, pace, hop)
+    line = _timeline(stretches, pace, hop, loss)
+    return [float(back[-1].max() - x[-1].min()) for x, back in zip(line.x, line.back, strict=True)]
+
+
+def _timeline(stretches: Sequence[Stretch], pace: int, hop: float, loss: float) -> _Timeline:
+    line = _Timeline(stretches, pace, hop)
     line.forward()
     line.backward(loss)
-    return [float(back[-1].max() - x[-1].min()) for x, back in zip(line.x, line.back, strict=True)]
+    return line

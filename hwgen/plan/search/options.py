@@ -15,7 +15,7 @@ from ..layout import STACKS, Storage
 from ..stack import stack_limit, updates_at_once
 from .layer import Layer, ceil_div, rows_read
 
-__all__ = ["Choice", "Sizes", "choices", "least_pes", "sizes_of"]
+__all__ = ["Choice", "Near", "Sizes", "choices", "near", "sizes_of"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -140,7 +140,7 @@ def _wishes(layer: Layer, axis: str, sizes: Sizes) -> tuple[int | None, int | No
 
 
 @dataclass(frozen=True)
-class _Near:
+class Near:
     """Foldings that keep a pace with not many more PEs than the fewest: places in their grid, and what they take."""
 
     grid: _Grid
@@ -149,14 +149,14 @@ class _Near:
     depth: Ints
     streams: Ints
 
+    @property
+    def pes(self) -> int:
+        """The fewest PEs."""
+        return int(self.grid.pes[self.places[0]])
 
-def least_pes(layer: Layer, axis: str, sizes: Sizes, pace: int, in_turns: bool = False) -> int | None:
-    """The fewest PEs with which a share keeps ``pace``; None if it cannot."""
-    near = _near(layer, axis, sizes, pace, in_turns)
-    return None if near is None else int(near.grid.pes[near.places[0]])
 
-
-def _near(layer: Layer, axis: str, sizes: Sizes, pace: int, in_turns: bool) -> _Near | None:
+def near(layer: Layer, axis: str, sizes: Sizes, pace: int, in_turns: bool) -> Near | None:
+    """Foldings of a share that keep ``pace``; None if there is none."""
     stage = layer.stage
     grid = _grid(tuple(layer.us), stage.window.positions, sizes.cin, sizes.n, *_wishes(layer, axis, sizes))
     pixels = sizes.rows * stage.window.out_width
@@ -180,7 +180,7 @@ def _near(layer: Layer, axis: str, sizes: Sizes, pace: int, in_turns: bool) -> _
             streams = _streams(layer, axis, sizes, pixels, grid.cgs[first:last], grid.fn[first:last])
             fits = np.flatnonzero((grid.folds[first:last] <= most) & (streams <= pace))
         places = fits + first
-        return _Near(grid, places, pixels, sizes.groups * grid.folds[places], streams[fits])
+        return Near(grid, places, pixels, sizes.groups * grid.folds[places], streams[fits])
     return None
 
 
@@ -200,16 +200,13 @@ def _streams(layer: Layer, axis: str, sizes: Sizes, pixels: int, cgs: Ints, fn: 
 
 
 def choices(
-    layer: Layer, axis: str, sizes: Sizes, pace: int, words: Sequence[int], storage: Storage
+    layer: Layer, axis: str, sizes: Sizes, near: Near, words: Sequence[int], storage: Storage
 ) -> list[Choice]:
-    """Foldings of a share that keep ``pace``, fewest PEs first, each with less memory than those before it; [] if none.
+    """Of foldings ``near`` the fewest PEs, fewest first, each with less memory than those before it.
 
     Memories of ``words`` bits lie beside every PE's multipliers for its weights, kept as ``storage`` says but for the
     rows that lie behind one another: as many as take the fewest block RAMs.
     """
-    near = _near(layer, axis, sizes, pace, not storage.copy)
-    if near is None:
-        return []
     grid, places = near.grid, near.places
     u, pc, pn, fk, fn = (each[places] for each in (grid.u, grid.pc, grid.pn, grid.fk, grid.fn))
     pes, depth = grid.pes[places], near.depth
@@ -217,9 +214,11 @@ def choices(
     blocks, stacks = _blocks(depth, u * pc, pn, words, most, layer.grad if axis == "rows" else 0)
     blocks += _buffers(layer, axis == "rows", sizes, u, pc, grid.cgs[places], fn)
     order = np.lexsort((-pc, u, blocks, pes))
+    sorted_blocks = blocks[order]
+    fewer = np.flatnonzero(sorted_blocks[1:] < np.minimum.accumulate(sorted_blocks)[:-1]) + 1
     found: list[Choice] = []
     best = float("inf")
-    for k in order:
+    for k in (order[0], *order[fewer]):
         if blocks[k] < 0.99 * best or not found:
             best = float(blocks[k])
             pk, stack = int(u[k] * pc[k]), int(stacks[k])

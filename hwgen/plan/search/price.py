@@ -15,7 +15,7 @@ from .held import Flight
 from .layer import Layer, Share
 from .logic import part_logic
 from .memory import Buffers, weight_words
-from .options import Choice, Sizes, choices, least_pes, sizes_of
+from .options import Choice, Near, Sizes, choices, near, sizes_of
 
 __all__ = ["Kept", "Prices", "Taken"]
 
@@ -67,16 +67,22 @@ class _Part:
     made: dict[tuple[Key, Folding, int], tuple[Buffers, Load]]
 
     @cached_property
+    def near(self) -> Near | None:
+        """Foldings that keep the pace."""
+        return near(self.layer, self.axis, self.sizes, self.pace, not self.storage.copy)
+
+    @cached_property
     def dsp(self) -> int | None:
         """The fewest multipliers; None if no folding keeps the pace."""
-        pes = least_pes(self.layer, self.axis, self.sizes, self.pace, not self.storage.copy)
-        return None if pes is None else pes * self.layer.dsps(self.device.dsp_widths)
+        return None if self.near is None else self.near.pes * self.layer.dsps(self.device.dsp_widths)
 
     @cached_property
     def choices(self) -> list[Choice]:
         """Foldings, fewest multipliers first."""
+        if self.near is None:
+            return []
         words = [*weight_words(self.layer, self.storage).values()]
-        return choices(self.layer, self.axis, self.sizes, self.pace, words, self.storage)
+        return choices(self.layer, self.axis, self.sizes, self.near, words, self.storage)
 
     def standing(self, k: int) -> tuple[Buffers, Load]:
         """Memories of a choice, and what it takes but for samples in flight."""
@@ -122,6 +128,7 @@ class Prices:
     storages: Sequence[Storage]
     kept: Kept = field(default_factory=Kept)
     known: dict[Key, _Flown] = field(default_factory=dict)
+    taken: dict[Key, Taken | None] = field(default_factory=dict)
 
     def of(self, device: Device, share: Share) -> list[tuple[Choice, Load]]:
         """Foldings of a share with their loads, fewest multipliers first."""
@@ -167,6 +174,13 @@ class Prices:
     def take(self, room: Room, shares: Sequence[Share], base: Load) -> Taken | None:
         """The first choice of foldings with which a board holds its shares; None if there is none."""
         flown = [self._flown(room.device, share) for share in shares]
+        key = (id(room), id(base), *(id(each) for each in flown))
+        if key not in self.taken:
+            self.taken[key] = self._take(room, flown, base)
+        return self.taken[key]
+
+    @staticmethod
+    def _take(room: Room, flown: Sequence[_Flown], base: Load) -> Taken | None:
         least = [each.part.dsp for each in flown]
         if None in least or sum(dsp for dsp in least if dsp) > room.dsp:
             return None

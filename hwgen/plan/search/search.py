@@ -13,23 +13,27 @@ from ..layout import Storage
 from ..rooms import Room
 from .bound import NO_BOUND, Bound, lower_bound
 from .cost import Line, comes_out
-from .flight import flights
+from .flight import Stretch, flights
 from .held import Flight
-from .layer import Share, layers_of
+from .layer import Layer, Share, layers_of
 from .price import Kept, Prices, Taken
 from .walk import Costs, Step, walk
 
 __all__ = ["MOST_PACE", "Found", "Search", "fewest_at_all", "fewest_boards", "usual_storages"]
 
 log = logging.getLogger(__name__)
-STEP, GROWTH = 0.005, 1.15
-"""Relative distance of the first two paces that are tried, and of each further distance to the one before."""
+STEP = 0.01
+"""Relative distance of two paces that are tried one after the other."""
+FINE = 15
+"""So many times faster than one board's multipliers are paces beyond which they are tried further apart."""
 MOST_PACE = 1 << 40
 """A network that no board holds at this pace has no plan."""
-FEW = 64
+FEW = 16
 """Paces between one that works and one that does not, up to which every one is tried."""
 ROUNDS = 8
 """Times that the samples in flight are worked out anew from the plan."""
+UNSTEADY = 2
+"""Rounds after which samples in flight only grow."""
 MARGIN = 1.02
 """Room for samples in flight beyond what a plan needed, so that a like one needs no other round."""
 LOOSE = 1.05
@@ -78,6 +82,15 @@ class Found:
                 found[share.layer].append((board, share, k))
         return found
 
+    def stretches(self, layers: Sequence[Layer]) -> list[Stretch]:
+        """The shares of every stage with their cycles."""
+        found, before = [], 0
+        for layer, parts in zip(layers, self.shares(len(layers)), strict=True):
+            cycles = tuple(self.taken[board].choices[k].cycles for board, _, k in parts)
+            found.append(Stretch(layer, tuple(share for _, share, _ in parts), cycles, parts[0][0] != before))
+            before = parts[-1][0]
+        return found
+
 
 class Search:
     """One network on one cluster, with one way to store each stage; ``reserve``: share of memory that stays free.
@@ -111,20 +124,29 @@ class Search:
         return Prices(self.line.layers, pace, flown, self.storages, self.kept)
 
     def at(
-        self, pace: int, flown: Sequence[Flight], rooms: Sequence[Room] | None = None, way: Way = ANY_ROWS
+        self,
+        pace: int,
+        flown: Sequence[Flight],
+        rooms: Sequence[Room] | None = None,
+        way: Way = ANY_ROWS,
+        known: dict[tuple[object, ...], Found | None] | None = None,
     ) -> Found | None:
         """The plan with the fewest boards at a pace; None if they, or as many boards as ``rooms`` are given, do not
-        reach the end.
-
+        reach the end. ``known``: what other ways have found at this pace.
         """
         line, used = self.line, rooms if rooms is not None else self.line.rooms
         prices = self.prices(pace, flown)
         turns = self._turns(prices, used, way)
+        axes = line.few_rows(pace) if way.few_rows else [list(layer.axes) for layer in line.layers]
+        # Ways often come to the same.
+        key = tuple(turns), tuple(map(tuple, axes)), tuple(flown), len(used)
+        if known is not None and key in known:
+            return known[key]
 
         def take(board: int, shares: tuple[Share, ...]) -> Taken | None:
             if not line.allowed(board, shares):
                 return None
-            return prices.take(used[board], shares, line.bases[board])
+            return prices.take(used[board], shares, line.base(board, shares))
 
         costs = Costs(
             line.layers,
@@ -132,20 +154,28 @@ class Search:
             lambda board, place: line.crosses(board, place, pace),
             turns,
             len(used),
-            line.few_rows(pace) if way.few_rows else [list(layer.axes) for layer in line.layers],
+            axes,
             line.least_rows(pace),
             line.pinned,
         )
         self.tried += 1
         steps = walk(costs)
         log.debug("%s cycles: %s", pace, f"{len(steps)} boards" if steps else "no plan")
-        if steps is None:
-            return None
-        taken = [take(board, step.shares) for board, step in enumerate(steps)]
-        assert all(each is not None for each in taken)
-        return Found(
-            pace, tuple(steps), tuple(each for each in taken if each), tuple(flown), self.storages, way=way
-        )
+        found = None
+        if steps is not None:
+            taken = [take(board, step.shares) for board, step in enumerate(steps)]
+            assert all(each is not None for each in taken)
+            found = Found(
+                pace,
+                tuple(steps),
+                tuple(each for each in taken if each),
+                tuple(flown),
+                self.storages,
+                way=way,
+            )
+        if known is not None:
+            known[key] = found
+        return found
 
     def _turns(self, prices: Prices, rooms: Sequence[Room], way: Way) -> list[int]:
         """Turns of a cut by rows of every layer: those with which it takes the fewest boards of the largest kind, and
@@ -162,7 +192,7 @@ class Search:
             scores = []
             for turns in each if "rows" in line.layers[layer].axes else ():
                 height = line.layers[layer].axes["rows"]
-                sizes = range(prices.most_rows(room, layer, turns, line.bases[board]), 0, -turns)
+                sizes = range(prices.most_rows(room, layer, turns, line.base(board)), 0, -turns)
                 some = max(turns, least[layer])
                 if rows := next((rows for rows in sizes if comes_out(height, rows, turns, some)), 0):
                     scores.append((height / rows + waits / turns, turns))
@@ -171,37 +201,36 @@ class Search:
 
     def needed(self, found: Found) -> list[Flight]:
         """Samples in flight of a plan."""
-        pairs = []
-        for parts in found.shares(len(self.line.layers)):
-            cycles = tuple(found.taken[board].choices[k].cycles for board, _, k in parts)
-            pairs.append((tuple(share for _, share, _ in parts), cycles))
-        return flights(self.line.layers, pairs, found.pace, self.line.hop, self.line.loss)
+        return flights(found.stretches(self.line.layers), found.pace, self.line.hop, self.line.loss)
 
-    def steady(self, pace: int, near: Sequence[Flight] | None = None) -> Found | None:
-        """As :meth:`at`, with as many samples in flight as the plan itself needs; the first of WAYS that works."""
+    def steady(self, pace: int) -> Found | None:
+        """As :meth:`at`, with as many samples in flight as the plan itself needs; the first of WAYS that works.
+
+        More boards of the same kind never keep fewer paces: nothing here depends on how many there are, but that a
+        walk ends behind them and a plan may fill no more.
+        """
+        known: dict[tuple[object, ...], Found | None] = {}
         for way in WAYS if self._cut_by_rows else (ANY_ROWS,):
-            if (found := self._steady(pace, near, way)) is not None:
-                return found
+            if (found := self._steady(pace, way, known)) is not None:
+                return replace(found, way=way)
         return None
 
-    def _steady(self, pace: int, near: Sequence[Flight] | None, way: Way) -> Found | None:
-        flown, unsteady = list(near) if near is not None else [NOMINAL] * len(self.line.layers), 0
+    def _steady(self, pace: int, way: Way, known: dict[tuple[object, ...], Found | None]) -> Found | None:
+        flown = [NOMINAL] * len(self.line.layers)
         for number in range(ROUNDS):
             # With the fewest in flight that may be, more boards than there are show nothing.
-            nominal = near is None and number == 0
-            found = self.at(pace, flown, self.line.rooms if nominal else self.line.longer, way)
+            found = self.at(pace, flown, self.line.longer if number else self.line.rooms, way, known)
             if found is None:
                 return None
-            need, fits = self.needed(found), len(found.steps) <= self.count
+            need = self.needed(found)
             if _flies(found, need):
-                if fits:
+                if len(found.steps) <= self.count:
                     return found
                 if not _loose(found, need):
                     return None
             # A plan that needs more than it was given may be followed by one that needs less, and so on.
-            unsteady += fits
             more = [n.times(MARGIN) for n in need]
-            flown = [_above(n, f) for n, f in zip(more, flown, strict=True)] if unsteady > 2 else more
+            flown = [_above(n, f) for n, f in zip(more, flown, strict=True)] if number > UNSTEADY else more
         return None
 
     def run(self, cap: int = MOST_PACE, failed: int = 0) -> Found | None:
@@ -211,24 +240,41 @@ class Search:
         samples in flight depend on the cuts. Those up to ``failed`` have failed with more memory (see ``failed``).
         """
         bound = lower_bound(self.line, self.storages, self.floor, MOST_PACE)
-        below, pace, step = bound.pace, bound.pace, STEP
-        while pace <= failed or (found := self.steady(pace)) is None:
-            self.failed = pace
-            if pace >= cap:
-                return None
-            below, pace, step = pace, int(pace * (1 + step)) + 1, min(1.0, step * GROWTH)
-        best = self._finer(below, replace(found, pace=self._pace(found)))
-        return replace(self._spread(best), bound=bound, tried=self.tried)
+        below, self.failed = 0, failed
+        if bound.pace > cap:
+            return None
+        for pace in self._ladder():
+            if pace >= bound.pace and pace > failed:
+                if (found := self.steady(pace)) is not None:
+                    best = self._finer(below, found, max(bound.pace, failed + 1))
+                    return replace(self._spread(best), bound=bound, tried=self.tried)
+                self.failed = pace
+                if pace >= cap:
+                    return None
+            below = pace
+        return None
 
-    def _finer(self, below: int, best: Found) -> Found:
-        """The plan of a smaller pace above ``below``: of each one if they are few, else of three between."""
-        distance = best.pace - below
-        between: Sequence[int] = range(below + 1, best.pace)
-        if distance > FEW:
-            between = [below + distance * quarter // 4 for quarter in (1, 2, 3)]
-        for pace in between:
-            if (better := self.steady(pace, self.needed(best))) is not None:
-                return replace(better, pace=self._pace(better))
+    def _ladder(self) -> Iterator[int]:
+        """Paces that are tried, further apart where one board's multipliers would do: the same for any number of equal
+        boards, so that more of them are never slower."""
+        alone = self.line.work / max(1, self.line.rooms[0].dsp)
+        pace = 1
+        while pace < MOST_PACE:
+            yield pace
+            pace += math.ceil(pace * min(1.0, STEP * max(1.0, FINE * pace / alone)))
+
+    def _finer(self, below: int, best: Found, least: int) -> Found:
+        """The plan of a smaller pace above ``below``, but none under ``least``: of each one if they are few, else by
+        halving."""
+        if best.pace - below <= FEW:
+            paces = (self.steady(pace) for pace in range(max(below + 1, least), best.pace))
+            return next((better for better in paces if better is not None), best)
+        while best.pace - below > 1:
+            middle = (below + best.pace) // 2
+            if middle >= least and (better := self.steady(middle)) is not None:
+                best = better
+            else:
+                below = middle
         return best
 
     def _spread(self, found: Found) -> Found:
@@ -240,7 +286,7 @@ class Search:
         low, high = 0.0, 1.0
         while len(found.steps) < count and high - low > 1e-3:
             middle = (low + high) / 2
-            spread = self.at(found.pace, found.flights, [_narrow(room, middle) for room in rooms], found.way)
+            spread = self.at(found.pace, found.flights, _narrow(rooms, [middle] * count), found.way)
             if spread is None:
                 low = middle
             elif _flies(spread, self.needed(spread)):
@@ -250,7 +296,7 @@ class Search:
         first, last = 0, count
         while len(found.steps) < count and last - first > 1:
             middle_board = (first + last) // 2
-            narrow = [_narrow(room, low if k < middle_board else high) for k, room in enumerate(rooms)]
+            narrow = _narrow(rooms, [low] * middle_board + [high] * (count - middle_board))
             spread = self.at(found.pace, found.flights, narrow, found.way)
             if spread is None or not _flies(spread, self.needed(spread)):
                 last = middle_board
@@ -258,12 +304,18 @@ class Search:
                 found, first = spread, middle_board
         return found
 
-    def _pace(self, found: Found) -> int:
+    def pace_of(self, found: Found) -> int:
+        """Cycles a sample that a plan takes: no more than the pace that it was made for."""
         return self.line.pace_of(found.steps, found.taken, found.pace, self.floor)
 
 
-def _narrow(room: Room, share: float) -> Room:
-    return replace(room, dsp=max(1, int(room.dsp * share)))
+def _narrow(rooms: Sequence[Room], shares: Sequence[float]) -> list[Room]:
+    """Rooms with a share of their multipliers each; equal ones are one object."""
+    known: dict[tuple[int, float], Room] = {}
+    for room, share in zip(rooms, shares, strict=True):
+        if (id(room), share) not in known:
+            known[id(room), share] = replace(room, dsp=max(1, int(room.dsp * share)))
+    return [known[id(room), share] for room, share in zip(rooms, shares, strict=True)]
 
 
 def _pairs(found: Found, need: Sequence[Flight]) -> Iterator[tuple[Flight, Flight]]:

@@ -80,6 +80,8 @@ def walk(costs: Costs) -> list[Step] | None:
 
 def _reach(costs: Costs, board: int, start: Place) -> list[Step]:
     """The furthest places that one board reaches: behind whole layers, and inside the first that does not fit whole."""
+    if (last := _to_the_end(costs, board, start)) is not None:
+        return [last]
     found: list[Step] = []
     shares: tuple[Share, ...] = ()
     place = start
@@ -90,11 +92,18 @@ def _reach(costs: Costs, board: int, start: Place) -> list[Step]:
         if rest is None or not costs.fits(board, (*shares, rest)):
             break
         shares, place = (*shares, rest), Place(place.layer + 1)
-        if place.layer == len(costs.layers):
-            return [Step(start, place, shares)]
         if costs.crosses(board, place):
             found.append(Step(start, place, shares))
     return found
+
+
+def _to_the_end(costs: Costs, board: int, start: Place) -> Step | None:
+    """All that is left of the line, if one board holds it: it needs no link to a next one, as every shorter stretch
+    does."""
+    if (rest := _rest(costs, start)) is None:
+        return None
+    shares = (rest, *(Share(layer, "whole", 0, 1) for layer in range(start.layer + 1, len(costs.layers))))
+    return Step(start, Place(len(costs.layers)), shares) if costs.fits(board, shares) else None
 
 
 def _rest(costs: Costs, place: Place) -> Share | None:
