@@ -8,10 +8,11 @@ from amaranth.sim import Simulator
 from test_gateware_update import FOLDS, make_fold
 
 from hwgen.gateware.walk import WeightWalk
+from hwgen.host.placement import bias_index
 from hwgen.ir.window import Window2d
 from hwgen.plan.fold import Fold, Folding
 from hwgen.plan.part import Part, part_stage
-from hwgen.plan.weights import _bias_index, weight_index
+from hwgen.plan.weights import weight_index
 
 
 def walk(part, rounds=2, seed=0):
@@ -37,7 +38,7 @@ def walk(part, rounds=2, seed=0):
 def wanted(fold, biases):
     """(pe, address, bias) of all elements by the memory images of plan.weights."""
     found = []
-    for index, bias in ((weight_index(fold), 0), (_bias_index(fold).T, 1)):
+    for index, bias in ((weight_index(fold), 0), (bias_index(fold.numbers).T, 1)):
         flat = index.reshape(-1, index.shape[-1])
         places = np.argwhere(flat >= 0)
         places = places[np.argsort(flat[flat >= 0])]
