@@ -254,6 +254,16 @@ class Search:
             below = pace
         return None
 
+    def slowly(self) -> Found | None:
+        """Any plan at all: of the paces that ``run`` tries those that are twice the one before or more."""
+        tried = lower_bound(self.line, self.storages, self.floor, MOST_PACE).pace / 2
+        for pace in self._ladder():
+            if pace >= 2 * tried:
+                if (found := self.steady(pace)) is not None:
+                    return found
+                tried = pace
+        return None
+
     def _ladder(self) -> Iterator[int]:
         """Paces that are tried, further apart where one board's multipliers would do: the same for any number of equal
         boards, so that more of them are never slower."""
@@ -356,13 +366,13 @@ def usual_storages(network: Network, copy: bool = True, master: str = "here") ->
 def fewest_at_all(
     network: Network, board: Board, link: Link | None, slow: int, storages: Sequence[Storage]
 ) -> int | None:
-    """The fewest boards in a chain that hold ``network`` at any pace; None if no chain does.
+    """The fewest boards in a chain that hold ``network`` at any pace of :meth:`Search.slowly`; None if no chain does.
 
     ``slow``: a pace at which memory alone should count, to begin with.
     """
     count = fewest_boards(network, board, link, slow, storages)
     while count is not None and count > 1:
-        found = Search(network, Cluster.chain(board, count - 1, link), storages).run()
+        found = Search(network, Cluster.chain(board, count - 1, link), storages).slowly()
         if found is None:
             break
         count = len(found.steps)
