@@ -11,7 +11,8 @@ from typing import Any
 from hwgen.frontend.loader import load_source
 from hwgen.ir.stage import Network
 from hwgen.passes.convolutions import convolutions as convolutions_of
-from hwgen.plan.search.search import Found, Search, fewest_at_all, usual_storages
+from hwgen.plan.search.fewest import fewest_at_all
+from hwgen.plan.search.search import Found, Search, usual_storages
 from hwgen.target import Board, Cluster, Fill, Link
 
 from .command import EXAMPLES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from search_cases import fewest, least_pes, random_board, random_network, random_search
@@ -56,6 +58,21 @@ def test_least_pace_equals_exhaustive_search(seed):
             faster = search.at(pace, flown)
             assert not _flies(faster, search.needed(faster)), pace
     assert found is None or fewest(search, top, flown) is not None
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_whether_anything_fits_is_asked_at_few_paces(seed, monkeypatch):
+    """Of those that the search tries, each twice the one before or more; the answer is the same."""
+    search, asked = random_search(seed), []
+    found, ladder = search.run(), set()
+    for pace in search._ladder():
+        ladder.add(pace)
+    steady = search.steady
+    monkeypatch.setattr(search, "steady", lambda pace: asked.append(pace) or steady(pace))
+    assert (search.slowly() is None) == (found is None)
+    assert asked
+    assert set(asked) <= ladder
+    assert all(b >= 2 * a for a, b in pairwise(asked))
 
 
 @pytest.mark.parametrize("seed", range(60))

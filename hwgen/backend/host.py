@@ -86,7 +86,6 @@ def serial_verilog(plan: Plan, kept: Kept | None = None) -> dict[str, str]:
 def device_description(plan: Plan) -> dict[str, Any]:
     """All that the driver must know of a build."""
     network, update = plan.network, plan.network.update
-    _height, _width, _channels = network.in_shape
     run, lanes = plan.image_side
     return {
         "hwgen": __version__,

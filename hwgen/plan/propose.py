@@ -12,8 +12,9 @@ from .errors import BudgetError
 from .file import PlanFile, network_digest, plan_from_file
 from .layout import Storage
 from .refusal import pin_problems, refusal
+from .search.fewest import fewest_boards
 from .search.place import layout_of
-from .search.search import MOST_PACE, Found, Search, fewest_boards, usual_storages
+from .search.search import MOST_PACE, Found, Search, usual_storages
 from .summary import scheduled, summarise
 
 __all__ = ["MASTERS", "Proposal", "propose", "propose_for_rate"]

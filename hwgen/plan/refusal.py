@@ -13,9 +13,10 @@ from .foldings import wish_problems
 from .layout import Storage
 from .rooms import Memories, Room
 from .search.cost import Line
+from .search.fewest import fewest_at_all
 from .search.layer import Layer, Share
 from .search.price import Prices
-from .search.search import NOMINAL, Search, fewest_at_all
+from .search.search import NOMINAL, Search
 
 __all__ = ["pin_problems", "refusal", "slow_pace"]
 
