@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,9 +14,7 @@ from ..errors import ToolError
 from ..gateware.link.end import LinkEnd
 from ..gateware.link.tally import OVERFLOW
 from ..plan.links import LINK_COUNTERS, LINK_STATES
-from ..toolchain import require, tool_environment
-from .cache import cached, content_key
-from .verilate import BuildOptions, run_tool, write_sources
+from .verilate import CPP, BuildOptions, build_program
 
 __all__ = ["LinkConditions", "LinkDesign", "LinkEndOutcome", "LinkOutcome", "build_link_bench", "run_link"]
 
@@ -189,36 +186,9 @@ def build_link_bench(design: LinkDesign, fast: bool = True) -> Path:
 
     Raises ToolError if a tool is missing or refuses the files.
     """
-    verilator, make, compiler = require("verilator"), require("make"), require("g++")
-    options = BuildOptions(fast)
+    drivers = {"link_bench.cpp": (CPP / "link" / "link_bench.cpp").read_text()}
     files = link_files(design)
-    driver = (HERE / "cpp" / "link" / "link_bench.cpp").read_text()
-    versions = [run_tool([str(tool), "--version"], Path.cwd(), str(tool)) for tool in (verilator, compiler)]
-    texts = [part for name in sorted(files) for part in (name, files[name])]
-    key = content_key(*versions, *options.verilator, *options.make, driver, *texts)
-
-    def build(work: Path) -> None:
-        names = write_sources(work, files)
-        (work / "link_bench.cpp").write_text(driver)
-        command = [
-            str(verilator),
-            "--cc",
-            "--exe",
-            "--top-module",
-            "link_bench",
-            "--Mdir",
-            "obj",
-            "-o",
-            "driver",
-        ]
-        run_tool([*command, *options.verilator, *names, "../link_bench.cpp"], work, "verilator")
-        environment = {**tool_environment(), "OBJCACHE": "ccache" if shutil.which("ccache") else ""}
-        command = [str(make), "-j2", "-C", "obj", "-f", "Vlink_bench.mk", "driver", *options.make]
-        run_tool(command, work, "compiling the simulation", environment)
-        (work / "obj" / "driver").rename(work / "driver")
-        shutil.rmtree(work / "obj")
-
-    return cached("link_bench", key, build) / "driver"
+    return build_program("link_bench", files, drivers, "link_bench.cpp", "link_bench", BuildOptions(fast))
 
 
 def run_link(executable: Path, design: LinkDesign, conditions: LinkConditions) -> LinkOutcome:

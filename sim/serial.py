@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 from ..backend.build import load_build
 from ..backend.host import BYTES_TOP, UART_TOP
 from ..errors import BuildError, HwgenError
-from ..toolchain import require, tool_environment
-from .cache import cached, content_key
-from .verilate import CPP, BuildOptions, run_tool, write_sources
+from .verilate import CPP, BuildOptions, build_program
 
 __all__ = ["device_program", "main"]
 
@@ -39,38 +36,10 @@ def device_program(directory: Path, pins: bool = False) -> Path:
 
 def serial_program(files: dict[str, str], pins: bool) -> Path:
     """The program for these Verilog files."""
-    verilator, make, compiler = require("verilator"), require("make"), require("g++")
-    driver = (CPP / "serial" / "device.cpp").read_text()
+    drivers = {"device.cpp": (CPP / "serial" / "device.cpp").read_text()}
+    top, flags = UART_TOP if pins else BYTES_TOP, [f"-DHWGEN_PINS={int(pins)}"]
     options = BuildOptions(fast=False)
-    top = UART_TOP if pins else BYTES_TOP
-    flags = ["-CFLAGS", f"-DHWGEN_PINS={int(pins)}"]
-    versions = [run_tool([str(tool), "--version"], Path.cwd(), str(tool)) for tool in (verilator, compiler)]
-    texts = [part for name in sorted(files) for part in (name, files[name])]
-    key = content_key(*versions, *options.verilator, *options.make, top, driver, *texts)
-
-    def build(work: Path) -> None:
-        names = write_sources(work, files)
-        (work / "device.cpp").write_text(driver)
-        command = [
-            str(verilator),
-            "--cc",
-            "--exe",
-            "--top-module",
-            top,
-            "--prefix",
-            "Vhwgen_serial",
-            "--Mdir",
-            "obj",
-        ]
-        command += ["-o", "device", *flags, *options.verilator, *names, "../device.cpp"]
-        run_tool(command, work, "verilator")
-        environment = {**tool_environment(), "OBJCACHE": "ccache" if shutil.which("ccache") else ""}
-        command = [str(make), "-j2", "-C", "obj", "-f", "Vhwgen_serial.mk", "device", *options.make]
-        run_tool(command, work, "compiling the simulation", environment)
-        (work / "obj" / "device").rename(work / "device")
-        shutil.rmtree(work / "obj")
-
-    return cached("serial", key, build) / "device"
+    return build_program("serial", files, drivers, "device.cpp", top, options, "Vhwgen_serial", flags)
 
 
 def main(arguments: list[str]) -> int:

@@ -17,7 +17,7 @@ from .cache import cached, content_key
 from .ports import Ports
 from .rolled import RolledArray, glue
 
-__all__ = ["LONG_RUN", "BuildOptions", "build_driver", "run_tool", "write_sources"]
+__all__ = ["CPP", "LONG_RUN", "BuildOptions", "build_driver", "build_program", "run_tool", "write_sources"]
 
 CPP = Path(__file__).parent / "cpp"
 MEMORY_MODEL = "hwgen_memory.sv"
@@ -90,43 +90,50 @@ def write_sources(directory: Path, files: Mapping[str, str]) -> list[str]:
     return names
 
 
-def build_driver(
-    files: Mapping[str, str], ports: Ports, options: BuildOptions, arrays: Sequence[RolledArray] = ()
+def build_program(
+    kind: str,
+    files: Mapping[str, str],
+    drivers: Mapping[str, str],
+    main: str,
+    top: str,
+    options: BuildOptions,
+    prefix: str = "",
+    flags: Sequence[str] = (),
 ) -> Path:
-    """The driver's executable for these Verilog files, from the cache or newly built; ``arrays`` are rolled in them.
+    """The executable of module ``top`` in these Verilog ``files``, from the cache or newly built.
 
-    Raises ToolError if Verilator, make or g++ is missing or refuses the files.
+    ``drivers`` are C++ texts by name, ``main`` the one with the program, which knows the model as class ``prefix``
+    (none: V and ``top``); ``flags`` are for the C++ compiler. Raises ToolError if Verilator, make or g++ is missing or
+    refuses the files.
     """
     verilator, make, compiler = require("verilator"), require("make"), require("g++")
-    drivers = {path.name: path.read_text() for path in sorted(CPP.iterdir()) if path.suffix in (".cpp", ".h")}
-    drivers["ports.h"] = ports.header()
-    drivers["arrays.h"] = glue(arrays, MEMORY_MODEL in files)
+    model = prefix or f"V{top}"
     versions = [run_tool([str(tool), "--version"], Path.cwd(), str(tool)) for tool in (verilator, compiler)]
     texts = [part for name in sorted(files) for part in (name, files[name])]
     texts += [part for name in sorted(drivers) for part in (name, drivers[name])]
-    key = content_key(*versions, *options.verilator, *options.make, *texts)
+    key = content_key(*versions, *options.verilator, *options.make, top, model, *flags, *texts)
 
     def build(work: Path) -> None:
         names = write_sources(work, files)
         for name, text in drivers.items():
             (work / name).write_text(text)
-        command = [
-            str(verilator),
-            "--cc",
-            "--exe",
-            "--top-module",
-            ports.module,
-            "--Mdir",
-            "obj",
-            "-o",
-            "driver",
-        ]
-        command += ["-CFLAGS", "-I..", *options.verilator, *names, "../main.cpp"]
-        run_tool(command, work, "verilator")
+        command = [str(verilator), "--cc", "--exe", "--top-module", top, "--prefix", model, "--Mdir", "obj"]
+        command += ["-o", "driver", *(part for flag in ("-I..", *flags) for part in ("-CFLAGS", flag))]
+        run_tool([*command, *options.verilator, *names, f"../{main}"], work, "verilator")
         environment = {**tool_environment(), "OBJCACHE": "ccache" if shutil.which("ccache") else ""}
-        command = [str(make), "-j2", "-C", "obj", "-f", f"V{ports.module}.mk", "driver", *options.make]
+        command = [str(make), "-j2", "-C", "obj", "-f", f"{model}.mk", "driver", *options.make]
         run_tool(command, work, "compiling the simulation", environment)
         (work / "obj" / "driver").rename(work / "driver")
         shutil.rmtree(work / "obj")
 
-    return cached("verilator", key, build) / "driver"
+    return cached(kind, key, build) / "driver"
+
+
+def build_driver(
+    files: Mapping[str, str], ports: Ports, options: BuildOptions, arrays: Sequence[RolledArray] = ()
+) -> Path:
+    """The driver's executable for these Verilog files; ``arrays`` are rolled in them. Raises as build_program."""
+    drivers = {path.name: path.read_text() for path in sorted(CPP.iterdir()) if path.suffix in (".cpp", ".h")}
+    drivers["ports.h"] = ports.header()
+    drivers["arrays.h"] = glue(arrays, MEMORY_MODEL in files)
+    return build_program("verilator", files, drivers, "main.cpp", ports.module, options)
