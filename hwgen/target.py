@@ -11,6 +11,7 @@ from itertools import groupby
 from math import floor
 
 from .target_fields import NAME, PART, TEXT, Fields, is_real, shorten
+from .target_pins import Pins
 
 __all__ = ["ADAPTERS", "ENCODINGS", "MAX_BOARDS", "RESOURCES", "Board", "Cluster", "Device", "Fill", "Link"]
 
@@ -146,8 +147,8 @@ class Board:
     ``memory_bytes`` and ``memory_gbytes_per_s`` (10⁹ bytes a second, peak) of external memory;
     ``transceivers`` that a cable between boards can reach, up to ``transceiver_gbps`` each; ``clocks``
     oscillators as (name, MHz); ``link`` the cable to a neighbour unless another is given, None if the board
-    has no usual one; ``sources`` where figures come from, as (field or table, text). Raises TargetError naming
-    every wrong field.
+    has no usual one; ``pins`` of clock, reset, serial port and LEDs, None if not told; ``sources`` where figures
+    come from, as (field or table, text). Raises TargetError naming every wrong field.
     """
 
     name: str
@@ -159,14 +160,15 @@ class Board:
     clocks: tuple[tuple[str, float], ...] = ()
     fill: Fill = Fill()
     link: Link | None = None
+    pins: Pins | None = None
     sources: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         fields = Fields(self, f"board {self.name}" if isinstance(self.name, str) else "board")
         fields.text("name", NAME, _NAMED)
-        for name, kind in (("device", Device), ("fill", Fill), ("link", Link)):
+        for name, kind in (("device", Device), ("fill", Fill), ("link", Link), ("pins", Pins)):
             value: object = getattr(self, name)
-            if not isinstance(value, kind) and not (name == "link" and value is None):
+            if not isinstance(value, kind) and not (name in ("link", "pins") and value is None):
                 fields.say(f"{name} = {shorten(value)}; give a {kind.__name__}")
         fields.whole("memory_bytes", 0, 1 << 50)
         fields.real("memory_gbytes_per_s", 0, 100_000, "GB/s")

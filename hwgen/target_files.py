@@ -14,11 +14,12 @@ from typing import Any
 from .errors import TargetError
 from .target import Board, Device, Fill, Link
 from .target_fields import NAME, shorten
+from .target_pins import Pin, Pins
 
 __all__ = ["ClusterFile", "built_in", "known_boards", "read_board", "read_cluster"]
 
 Table = Mapping[str, Any]
-_TABLES: dict[str, type] = {"device": Device, "fill": Fill, "link": Link}
+_TABLES: dict[str, type] = {"device": Device, "fill": Fill, "link": Link, "pins": Pins}
 """Tables of a board that are objects of their own."""
 _CLUSTER = ("chain", "link", "links", "boards")
 
@@ -155,6 +156,14 @@ def _object(kind: type, value: object, where: str, place: str, problems: list[st
     table = _table(value, where, place, problems)
     if table is not value or not _complete(kind, table, where, place, problems):
         return None
+    if kind is Pins:
+        known = len(problems)
+        table = {
+            name: item if name == "standard" else _object(Pin, item, where, f"{place}.{name}", problems)
+            for name, item in table.items()
+        }
+        if len(problems) > known:
+            return None
     return _construct(kind, table, where, place, problems)
 
 

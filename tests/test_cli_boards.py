@@ -71,6 +71,7 @@ def test_the_sheet_of_a_board(run):
         "logic clock: 250 MHz; oscillators: system 100 MHz, user 156.25 MHz",
         "external memory: 8 GiB, 460 GB/s",
         "transceivers for cables: 8, each up to 28.21 Gb/s",
+        "pins: none told",
         "usual link: 4 × 25.78125 Gb/s aurora, encoding 64b66b: 100 Gb/s of words each way, latency 300 cycles",
     ]
     told = " ".join(sources.split())
@@ -95,11 +96,21 @@ def test_a_board_of_ones_own_that_has_little(run, tmp_path):
         "logic clock: 1 MHz; oscillators: none told",
         "external memory: none",
         "transceivers for cables: 0",
+        "pins: none told",
         "usual link: none; a chain of it needs the link given",
         "sources: none told",
     ]
     facts = json.loads(run(path, "--json")[1])["boards"][0]
     assert (facts["link"], facts["clocks"], facts["sources"]) == (None, {}, {})
+
+
+def test_the_sheet_tells_the_pins(run):
+    code, out, err = run("versa_ecp5_5g")
+    assert (code, err) == (0, "")
+    assert (
+        "pins: clock P3 P4 100 MHz (LVDS); reset T1 (LVCMOS33, active low); uart_tx A11 (LVCMOS33); uart_rx C11\n"
+        "  (LVCMOS33); leds E16 D17 D18 E18 F17 F18 E17 F16 (LVCMOS25, active low)\n"
+    ) in out
 
 
 def test_several_boards_in_the_order_asked_for(run):
@@ -123,6 +134,8 @@ def test_json_has_everything(run):
         assert set(facts["device"]) == {f.name for f in dataclasses.fields(Device)}
         assert facts["sources"] == dict(board.sources)
         assert facts["link"] == dataclasses.asdict(board.link)
+        pins = None if board.pins is None else json.loads(json.dumps(dataclasses.asdict(board.pins)))
+        assert facts["pins"] == pins
     vc709 = next(facts for facts in result["boards"] if facts["name"] == "vc709")
     assert vc709["megabits"] == {"block": 51.68, "ultra": 0.0, "distributed": 10.632}
 

@@ -8,6 +8,7 @@ import pytest
 
 from hwgen.target import Board, Cluster, Device, Fill, Link
 from hwgen.target_files import built_in, known_boards, read_board
+from hwgen.target_pins import Pin, Pins
 
 PAGE = (Path(__file__).parent.parent / "docs" / "boards.md").read_text(encoding="utf-8")
 
@@ -56,6 +57,14 @@ def test_the_examples_load():
     mine = read_board(Path("mine.toml"))
     assert (mine.fill, mine.link) == (Fill(lut=0.6), Link(lanes=2))
     assert dict(mine.sources)["device.clock_mhz"] == "assumed"
+    assert mine.pins == Pins(
+        standard="LVCMOS33",
+        clock=Pin(("H22", "H23"), "LVDS", 300.0),
+        reset=Pin(("D6",), active="low"),
+        uart_tx=Pin(("L4",)),
+        uart_rx=Pin(("M1",)),
+        leds=Pin(("B2", "C2")),
+    )
     cluster = Cluster.parse("cluster.toml")
     assert (str(cluster), cluster.links) == ("mine*2,vc709", (Link(), Link()))
     assert cluster.boards[0].device == mine.device
@@ -72,8 +81,9 @@ def test_the_specs_are_read():
 
 def test_every_field_is_told():
     told = set(re.findall(r"`([a-z_.]+)`", PAGE.partition("| field |")[2].partition("\n\n")[0]))
-    wanted = {f.name for f in fields(Board)} - {"device", "fill", "link"}
-    for table, kind in (("device", Device), ("fill", Fill), ("link", Link)):
+    wanted = {f.name for f in fields(Board)} - {"device", "fill", "link", "pins"}
+    kinds = {"device": Device, "fill": Fill, "link": Link, "pins": Pins, "signal": Pin}
+    for table, kind in kinds.items():
         wanted |= {f"{table}.{f.name}" for f in fields(kind)}
     assert wanted == told
 
@@ -84,3 +94,8 @@ def test_the_defaults_are_told():
         (f.name, str(getattr(Link(), f.name))) for f in fields(Link)
     ]
     assert f"| {', '.join(f'{getattr(Fill(), f.name):g}' for f in fields(Fill))} |" in PAGE
+
+
+def test_the_boards_with_pins_are_told():
+    told = re.search(r"Those\nthat have it: ([^.]*)\.", PAGE).group(1)
+    assert re.findall(r"`([a-z0-9_]+)`", told) == [n for n in known_boards() if built_in(n).pins is not None]

@@ -128,6 +128,7 @@ def _surroundings(board: Board) -> list[str]:
         f"transceivers for cables: {board.transceivers}"
         + (f", each up to {board.transceiver_gbps:g} Gb/s" if board.transceivers else ""),
     ]
+    lines += _pins(board)
     link = board.link
     if link is None:
         return [*lines, "usual link: none; a chain of it needs the link given"]
@@ -136,6 +137,18 @@ def _surroundings(board: Board) -> list[str]:
         f"usual link: {_lanes(link)}, encoding {link.encoding}: {link.payload_gbps:g} Gb/s of words each way, "
         f"latency {link.latency} cycles",
     ]
+
+
+def _pins(board: Board) -> list[str]:
+    """Where the board's own signals are."""
+    if board.pins is None:
+        return ["pins: none told"]
+    told = []
+    for name, pin in board.pins.signals.items():
+        rate = f" {pin.mhz:g} MHz" if pin.mhz else ""
+        low = ", active low" if pin.active == "low" else ""
+        told.append(f"{name} {' '.join(pin.pins)}{rate} ({board.pins.standard_of(pin)}{low})")
+    return textwrap.wrap(f"pins: {'; '.join(told)}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _sources(board: Board) -> list[str]:
