@@ -196,7 +196,7 @@ class Bench:
                 ctx.set(a.peek_select, i * self.pn + j)
                 ctx.set(a.b_control, {"peek": 1, "address": address})
                 wanted.setdefault(cycle + a.peek_latency, []).append((a.peek_grad, self.dw[i, j, address]))
-                wanted.setdefault(cycle + a.peek_latency + 3, []).append(
+                wanted.setdefault(cycle + a.peek_latency + 4, []).append(
                     (a.peek_master, self.master[i, j, address])
                 )
             for port, value in wanted.get(cycle, ()):

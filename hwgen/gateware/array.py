@@ -19,7 +19,7 @@ def tree_depth(leaves: int) -> int:
 
 def settle_cycles(tn: int, stack: int = 1) -> int:
     """Cycles after the last op (or update piece) until every word is in its memory."""
-    return 1 + tn + 6 + stack - 1
+    return 1 + tn + 8 + stack - 1
 
 
 class Array(wiring.Component):
@@ -30,7 +30,7 @@ class Array(wiring.Component):
 
     Latency: forward ``forward_latency`` = 1 + that of a tile + ceil(log2 Gk), backward alike with Gn; an op a
     cycle. ``settle`` cycles after the last op every dW is in its memory. ``peek_grad`` has what a peek in ``b_control``
-    asked for ``peek_latency`` cycles later, ``peek_master`` 3 cycles after that, a peek a cycle.
+    asked for ``peek_latency`` cycles later, ``peek_master`` 4 cycles after that, a peek a cycle.
 
     Parameters: ``tile_name`` is the Verilog module of one tile, emitted once; None builds the tiles as
     submodules, for Amaranth's simulator. ``offsets[i][j]``: logical index of PE (i, j) relative to (0, 0).
@@ -80,7 +80,7 @@ class Array(wiring.Component):
         self.forward_latency = 1 + tk + 2 + shape.held + tree_depth(self.gk)
         self.backward_latency = 1 + tn + 2 + shape.held + shape.stack - 1 + tree_depth(self.gn)
         self.settle = settle_cycles(tn, shape.stack)
-        self.peek_latency = tn + 4
+        self.peek_latency = tn + 5
 
     def make_tile(self) -> Tile:
         """The tile that this array repeats."""
@@ -184,13 +184,13 @@ class Array(wiring.Component):
                     with m.Case(i * self.pn + j):
                         m.d.comb += number.eq((i // self.tk) * self.gn + j // self.tn)
         numbers = [number]
-        for k in range(self.tn + 5):
+        for k in range(self.tn + 7):
             later = Signal.like(number, name=f"peek_tile_{k}", reset_less=True)
             m.d.sync += later.eq(numbers[-1])
             numbers.append(later)
-        ports = {"peek_master": numbers[self.tn + 5]}
+        ports = {"peek_master": numbers[self.tn + 7]}
         if self.shape.gradient:
-            ports["peek_grad"] = numbers[self.tn + 2]
+            ports["peek_grad"] = numbers[self.tn + 3]
         for name, which in ports.items():
             with m.Switch(which):
                 for k, tile in enumerate(tile for row in tiles for tile in row):

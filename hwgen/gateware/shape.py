@@ -12,6 +12,8 @@ __all__ = ["CHUNK", "ArrayShape", "control_layout"]
 CHUNK = 17
 """Bits of dW that one update cycle multiplies: with a sign they fill an 18-bit multiplier input (DSP48,
 MULT18X18D)."""
+REGISTERED = 4
+"""Words from which on a memory has a register behind it."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,16 @@ class ArrayShape:
             raise ValueError(f"stack = {self.stack} is not a power of two")
 
     @property
+    def registered(self) -> int:
+        """1 if memories have a register behind their output, as block RAM needs it. With fewer words one may come back
+        before its dW is written, if it were read so early; such small memories are in look-up tables anyway."""
+        return int(self.depth >= REGISTERED)
+
+    @property
     def held(self) -> int:
-        """Cycles that a weight waits in a register before it is used: its memory's output is the other pass's next."""
-        return 0 if self.copy else 1
+        """Cycles that a weight waits in a register behind its memory, whose output is the other pass's next or too
+        late."""
+        return 1 if not self.copy else self.registered
 
     def early(self, j: int) -> int:
         """Cycles by which a tile's column j reads earlier for backward, lest it reads when columns read for forward."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from amaranth import *
 
 from .arithmetic import mix32, round_shift
+from .pipeline import delayed
 from .shape import CHUNK
 
 __all__ = ["operands", "piece_of", "random_bits", "select_row", "step_of"]
@@ -34,34 +35,28 @@ def piece_of(m, shape, name, chunk, dw):
 
 def operands(m, shape, name, update, x, dy, rate, piece):
     """What a gradient's multiplier takes: x and dy, in an update the rate and a piece of dW."""
-    a = Signal(signed(max(shape.x, shape.rate)), name=f"grad_a_{name}")
-    b = Signal(signed(max(shape.dy, CHUNK + 1)), name=f"grad_b_{name}")
-    m.d.comb += [a.eq(x), b.eq(dy)]
-    with m.If(update):
-        m.d.comb += [a.eq(rate), b.eq(piece)]
+    a = Signal(signed(max(shape.x, shape.rate)), name=f"grad_a_{name}", reset_less=True)
+    b = Signal(signed(max(shape.dy, CHUNK + 1)), name=f"grad_b_{name}", reset_less=True)
+    m.d.sync += [a.eq(Mux(update, rate, x)), b.eq(Mux(update, piece, dy))]
     return a, b
 
 
 def step_of(m, shape, name, phase, piece, product, random):
     """The step, and whether dW is not 0, of the weight whose last piece is in phase[5].
 
-    Horner's rule, top piece first. ``phase[k]``: control of the piece that was injected k cycles ago; ``piece`` is that
-    of phase[2], ``product`` of phase[3], ``random`` of phase[4].
+    Horner's rule, top piece first. ``piece`` is that of phase[1], ``product`` of phase[3], ``random`` of phase[4].
     """
     scaled = Signal(signed(shape.grad + shape.rate), name=f"scaled_{name}", reset_less=True)
     some = Signal(name=f"some_{name}", reset_less=True)
     width = max(shape.grad + shape.rate - shape.shift, 1) + 1
     step = Signal(signed(width), name=f"step_{name}", reset_less=True)
-    with m.If(phase[2].update):
-        m.d.sync += some.eq(Mux(phase[2].first, 0, some) | piece.any())
+    with m.If(phase[1].update):
+        m.d.sync += some.eq(Mux(phase[1].first, 0, some) | piece.any())
     with m.If(phase[3].update):
         m.d.sync += scaled.eq(Mux(phase[3].first, 0, (scaled << CHUNK)[: len(scaled)]) + product)
     with m.If(phase[4].update):
         m.d.sync += step.eq(round_shift(scaled, shape.shift, random))
-    some_late = Signal(name=f"some_late_{name}", reset_less=True)
-    was_some = Signal(name=f"was_some_{name}", reset_less=True)
-    m.d.sync += [some_late.eq(some), was_some.eq(some_late)]
-    return step, was_some
+    return step, delayed(m, some, 3, f"some_{name}")[-1]
 
 
 def random_bits(m, shape, name, index):

@@ -33,7 +33,7 @@ class Tile(wiring.Component):
     Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
     ``b_control``, ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the
     forward copy and clears dW; with ``load_sum`` sets dW to ``load_grad`` instead), ``peek_*`` the peeked words of PE
-    ``peek_select``, one a cycle: dW ``tn + 2``, the master ``tn + 5`` cycles after the peek and its ``peek_select``;
+    ``peek_select``, one a cycle: dW ``tn + 3``, the master ``tn + 7`` cycles after the peek and its ``peek_select``;
     ``saturated``/``zeros``: PEs whose master clipped, or whose non-zero dW gave a zero step, in the last
     cycle.
     """
@@ -81,7 +81,7 @@ class Tile(wiring.Component):
 
         # Control, delayed by 0.. cycles: column j sees phase p of an op in control[j + p].
         control = [self.b_control]
-        for k in range(1, tn + 5 + shape.stack):
+        for k in range(1, tn + 8 + shape.stack):
             stage = Signal(control_layout(shape), name=f"control_{k}")
             m.d.sync += stage.eq(control[-1])
             control.append(stage)
@@ -90,22 +90,23 @@ class Tile(wiring.Component):
         dy = []
         if shape.backward or shape.gradient:
             late = held if shape.backward else 0
-            dy = [delayed(m, self.b_dy[j], j + 1 + late + behind, f"dy_{j}") for j in range(tn)]
+            delays = [max(j + 1 + late, j + 2 * shape.gradient) + behind for j in range(tn)]
+            dy = [delayed(m, self.b_dy[j], delays[j], f"dy_{j}") for j in range(tn)]
         x_stored = []
         if shape.gradient:
-            x_stored = [delayed(m, self.b_x[i], tn + lanes.group(i), f"xs_{i}") for i in range(tk)]
+            x_stored = [delayed(m, self.b_x[i], tn + 1 + lanes.group(i), f"xs_{i}") for i in range(tk)]
 
         moves = self._moves(m)
         loads = column_loads(m, shape, self, lanes)
-        selects = [self.peek_select, *delayed(m, self.peek_select, tn + 5, "peek_select")]
+        selects = [self.peek_select, *delayed(m, self.peek_select, tn + 7, "peek_select")]
         masters, grads, saturated, zeros = [], [], [], []
         back_sums: list[Value] = [Const(0)] * tk
         forward_sums: list[Value] = [Const(0)] * tn
         for j in range(tn):
             phase, load = control[j:], loads[j]
-            column = self._masters(m, j, control, load, selects[j + 4], moves)
+            column = self._masters(m, j, control, load, selects[j + 6], moves)
             masters.append(
-                lanes.word(m, f"master_{j}", j, selects[j + 5], self._updating(phase[5]), column.words)
+                lanes.word(m, f"master_{j}", j, selects[j + 7], self._updating(phase[7]), column.words)
             )
             weights = self._forward_weights(m, j, column, moves)
             for i in range(tk):
@@ -113,18 +114,19 @@ class Tile(wiring.Component):
                     m, f"forward_{i}_{j}", x_rows[i], weights[i], forward_sums[j], shape.psum
                 )
             if shape.backward:
-                weights = self._back_weights(m, j, control, column.words)
+                weights = self._back_weights(m, j, control, column)
                 for i in range(tk):
                     error = dy[j][j + late + lanes.group(i)]
                     back_sums[i] = multiply_add(
                         m, f"back_{i}_{j}", error, weights[i], back_sums[i], shape.back
                     )
             if shape.gradient:
-                x = [x_stored[i][j + lanes.group(i)] for i in range(tk)]
-                totals, old = self._gradient_memory(m, j, phase, column, load, selects[j + 1])
-                grads.append(lanes.word(m, f"grad_{j}", j, selects[j + 2], self._updating(phase[2]), old))
+                totals, old = self._gradient_memory(
+                    m, j, phase, column, load, selects[j + 2 - shape.registered]
+                )
+                grads.append(lanes.word(m, f"grad_{j}", j, selects[j + 3], self._updating(phase[3]), old))
                 selected = grads[-1][0], masters[-1][0]
-                flags = self._gradients(m, j, phase, x, dy[j], column, load, totals, old, selected)
+                flags = self._gradients(m, j, phase, x_stored, dy[j], column, load, totals, old, selected)
                 saturated += [clipped for clipped, _ in flags]
                 zeros += [zero for _, zero in flags]
         m.d.comb += [self.f_sum[j].eq(forward_sums[j]) for j in range(tn)]
@@ -137,7 +139,8 @@ class Tile(wiring.Component):
         if shape.gradient:
             self._peek(m, self.peek_grad, grads, "grad")
         if shape.updates:
-            m.d.sync += [self.saturated.eq(sum(saturated)), self.zeros.eq(sum(zeros))]
+            for count, each in ((self.saturated, saturated), (self.zeros, zeros)):
+                m.d.sync += count.eq(sum(delayed(m, Cat(each), 1, f"{count.name}_late")[-1]))
         return m
 
     def _updating(self, phase):
@@ -180,28 +183,34 @@ class Tile(wiring.Component):
         return loads, addresses
 
     def _masters(self, m, j, control, load, peek, moves):
-        """A column's masters; written by the update, 5 cycles behind its last piece (6, a row at a time, where the
+        """A column's masters; written by the update, 7 cycles behind its last piece (8, a row at a time, where the
         column has one unit), and by the host."""
         shape, phase, rows, lanes = self.shape, control[j:], range(self.lanes.count), self.lanes
         in_turn = shape.rows > 1
         memory = self._words(m, f"master_{j}", shape.master)
-        written = phase[6] if in_turn else phase[5]
+        written = phase[8] if in_turn else phase[7]
         updated = written.update & written.last if shape.updates else Const(0)
         turns, backs = control[j - shape.early(j) :], Const(int(shape.backward))
         uses = [
             (turns[g].op & turns[g].first & backs, lanes.place(turns[g].address, g)) for g in lanes.groups
         ]
-        late = phase[4].peek | (phase[4].update & phase[4].last if shape.updates else 0)
-        place = lanes.place_of(m, f"late_master_{j}", j, phase[4], peek, self._updating(phase[4]))
+        late = phase[6].peek | (phase[6].update & phase[6].last if in_turn else 0)
+        place = lanes.place_of(m, f"late_master_{j}", j, phase[6], peek, self._updating(phase[6]))
         uses.append((late, place))
+        if shape.updates and not in_turn:
+            step = phase[6 - shape.registered]
+            uses.append((step.update & step.last, step.address))
         if in_turn:  # once more, for the rows that are written back as they are
-            again, _ = lanes.of_row(m, f"again_{j}", phase[5].row)
-            uses.append((phase[5].update & phase[5].last, lanes.place(phase[5].address, again)))
+            again, _ = lanes.of_row(m, f"again_{j}", phase[7].row)
+            uses.append((phase[7].update & phase[7].last, lanes.place(phase[7].address, again)))
         if shape.columns:
             uses.append((load.reading, load.reading_address))
         if not shape.copy:
             uses += [(moves[0][g], lanes.place(moves[1][g], g)) for g in lanes.groups]
         words = memory.read(*port(uses))
+        late_words = words
+        if shape.registered and (shape.copy or (shape.updates and not in_turn)):
+            late_words = [delayed(m, word, 1, f"late_{i}_{j}")[-1] for i, word in enumerate(words)]
 
         write_address = Signal(shape.place, name=f"write_address_{j}")
         group, lane = (
@@ -232,10 +241,10 @@ class Tile(wiring.Component):
         cleared = updated & (lane == lanes.count - 1) if in_turn else updated
         resets = Signal(name=f"resets_{j}")
         if shape.updates:
-            before = phase[5] if in_turn else phase[4]
+            before = phase[7] if in_turn else phase[6]
             last_row = before.row == self.tk - 1 if in_turn else 1
             m.d.comb += resets.eq(before.update & before.last & last_row)
-        return Column(words, new, stepped, enables, cleared, resets, write_address)
+        return Column(words, late_words, new, stepped, enables, cleared, resets, write_address)
 
     def _forward_weights(self, m, j, column, moves):
         """What the forward multipliers of a column take; row i a cycle after row i - 1."""
@@ -248,16 +257,17 @@ class Tile(wiring.Component):
             ]
         memory = self._words(m, f"forward_weight_{j}", shape.w)
         memory.write(column.enables, column.address, self._top(column.new))
-        if not shape.columns:
-            return memory.read(loads, addresses)
-        words = memory.read(self.f_load, self.f_address)
-        return [[word, *delayed(m, word, i, f"weight_{i}_{j}")][-1] for i, word in enumerate(words)]
+        words = (
+            memory.read(loads, addresses) if not shape.columns else memory.read(self.f_load, self.f_address)
+        )
+        waits = [shape.registered + (i if shape.columns else 0) for i in range(self.tk)]
+        return [[word, *delayed(m, word, waits[i], f"weight_{i}_{j}")][-1] for i, word in enumerate(words)]
 
-    def _back_weights(self, m, j, control, words):
+    def _back_weights(self, m, j, control, column):
         """What the backward multipliers of a column take."""
-        top, early, found = self._top(words), self.shape.early(j), []
         if self.shape.copy:
-            return top
+            return self._top(column.late_words)
+        top, early, found = self._top(column.words), self.shape.early(j), []
         for i in range(self.tk):
             weight, group, name = top[self.lanes.lane(i)], self.lanes.group(i), f"back_weight_{i}_{j}"
             load, sooner = (control[j + 1 + group - e] for e in (0, early))
@@ -277,52 +287,54 @@ class Tile(wiring.Component):
         dw, master = selected
         if shape.rows > 1:
             piece = Signal(signed(CHUNK + 1), name=f"piece_late_{j}", reset_less=True)
-            m.d.sync += piece.eq(piece_of(m, shape, f"piece_{j}", phase[2].chunk, dw))
+            m.d.sync += piece.eq(piece_of(m, shape, f"piece_{j}", phase[3].chunk, dw))
         flags = []
         for i, total in enumerate(totals):
             group, word = self.lanes.group(i), old[self.lanes.lane(i)]
-            name, a, b = f"{i}_{j}", x[i], dy[j + group]
+            name, before = f"{i}_{j}", (x[i][j + group], dy[j + group])
             if shape.updates and shape.rows == 1:
-                piece = piece_of(m, shape, f"piece_{name}", phase[2].chunk, old[i])
-                a, b = operands(m, shape, name, phase[2].update, a, b, self.rate, piece)
+                piece = piece_of(m, shape, f"piece_{name}", phase[3].chunk, old[i])
+                a, b = operands(m, shape, name, phase[3].update, *before, self.rate, piece)
             elif shape.rows > 1 and i == 0:
-                a, b = operands(m, shape, name, phase[3].update, a, b, self.rate, piece)
+                a, b = operands(m, shape, name, phase[4].update, *before, self.rate, piece)
+            else:
+                a, b = x[i][j + group + 1], dy[j + group + 1]
             product = Signal(signed(len(a) + len(b)), name=f"grad_product_{name}", reset_less=True)
-            m.d.sync += product.eq(Mux(load.reading, 0, a * b) if shape.through_sums else a * b)
+            m.d.sync += product.eq(Mux(load.sums.soon, 0, a * b) if shape.through_sums else a * b)
             self._add(m, i, phase[group:], product, column, load, word, total)
             if shape.updates and shape.rows == 1:
-                flags.append(self._update(m, i, j, phase, piece, product, column))
+                flags.append(self._update(m, i, j, phase[2:], piece, product, column))
             elif shape.rows > 1 and i == 0:
-                flags.append(self._update_rows(m, j, phase[1:], piece, product, master, column))
+                flags.append(self._update_rows(m, j, phase[3:], piece, product, master, column))
         return flags
 
     def _add(self, m, i, phase, product, column, load, old, total):
         """dW += x·dy over a visit; on the way of all dW where ``through_sums``."""
-        shape, op, first = self.shape, phase[2].op, phase[2].first
+        shape, op, first = self.shape, phase[3].op, phase[3].first
         if shape.through_sums:
-            op, first = op | load.some, first | load.some
+            op, first = op | load.sums.some, first | load.sums.some
         with m.If(op):
             m.d.sync += total.eq((total if shape.depth == 1 else Mux(first, old, total)) + product)
         if shape.depth == 1:
             with m.If(column.clears(load, i)):
-                m.d.sync += total.eq(load.grad)
+                m.d.sync += total.eq(load.sums.grad)
         if shape.through_sums:
-            with m.If(column.resets | load.resets[i]):
+            with m.If(column.resets | load.sums.resets[i]):
                 m.d.sync += total.eq(0)
 
     def _update(self, m, i, j, phase, piece, product, column):
-        """A PE's own master - step. Returns (saturated, zero) flags."""
+        """A PE's own master - step; ``phase`` as step_of has it. Returns (saturated, zero) flags."""
         shape, name = self.shape, f"{i}_{j}"
         index = self._index(phase[2], self.offsets[i][j]) if shape.stochastic else None
         random = random_bits(m, shape, name, index) if shape.stochastic else None
         step, some = step_of(m, shape, name, phase, piece, product, random)
-        stepped, clipped = saturate(m, column.words[i] - step, shape.master, f"stepped_{name}")
+        stepped, clipped = saturate(m, column.late_words[i] - step, shape.master, f"stepped_{name}")
         m.d.comb += column.stepped[i].eq(stepped)
         done = phase[5].update & phase[5].last
         return done & clipped, done & some & (step == 0)
 
     def _update_rows(self, m, j, phase, piece, product, master, column):
-        """master - step of a column's rows, one after the other; ``phase`` as of the piece behind its register."""
+        """master - step of a column's rows, one after the other; ``phase`` as step_of has it."""
         shape, name, random = self.shape, f"rows_{j}", None
         if shape.stochastic:
             offsets = [Const(offsets[j], 32) for offsets in self.offsets]
@@ -350,31 +362,28 @@ class Tile(wiring.Component):
             return totals, totals
         # A word may come back one op after it was left when there are but two of them: then the read meets the write.
         memory = self._words(m, f"grad_{j}", shape.grad, shape.depth == 2)
-        lanes, updates = self.lanes, phase[1].update & phase[1].first
+        lanes, asked = self.lanes, phase[2 - shape.registered :]
+        updates = asked[0].update & asked[0].first
         if shape.rows > 1:
-            _, lane = lanes.of_row(m, f"updated_{j}", phase[1].row)
+            _, lane = lanes.of_row(m, f"updated_{j}", asked[0].row)
             updates &= lane == 0
-        uses = [
-            (phase[1 + g].op & phase[1 + g].first, lanes.place(phase[1 + g].address, g)) for g in lanes.groups
-        ]
-        uses.append(
-            (
-                updates | phase[1].peek,
-                lanes.place_of(m, f"grad_{j}", j, phase[1], peek, self._updating(phase[1])),
-            )
-        )
+        uses = [(asked[g].op & asked[g].first, lanes.place(asked[g].address, g)) for g in lanes.groups]
+        place = lanes.place_of(m, f"grad_{j}", j, asked[0], peek, self._updating(asked[0]))
+        uses.append((updates | asked[0].peek, place))
         if shape.columns:
             uses.append((load.reading, load.reading_address))
         old = memory.read(*port(uses))
+        if shape.registered:
+            old = [delayed(m, word, 1, f"old_{i}_{j}")[-1] for i, word in enumerate(old)]
         done = [
-            (phase[3 + g].op & phase[3 + g].last, lanes.place(phase[3 + g].address, g)) for g in lanes.groups
+            (phase[4 + g].op & phase[4 + g].last, lanes.place(phase[4 + g].address, g)) for g in lanes.groups
         ]
         values = lanes.sums(m, j, [end for end, _ in done], totals)
-        other, address = column.cleared | load.some, column.address
+        stored, place = load.sums.some, load.sums.address
         if shape.through_sums:
-            other = column.cleared | load.stored
-            address = Mux(load.stored, load.stored_address, address)
-        else:
+            stored, place = load.sums.stored, load.sums.stored_address
+        other, address = column.cleared | stored, Mux(stored, place, column.address)
+        if not shape.through_sums:
             values = [
                 self._loaded(i, column, load, word, total)
                 for i, (word, total) in enumerate(zip(old, values, strict=True))
@@ -386,7 +395,10 @@ class Tile(wiring.Component):
 
     def _loaded(self, i, column, load, word, total):
         """What is written as dW of a lane: the sum of a visit, what is loaded, or as it was."""
-        value = Mux(column.clears(load, i), load.grad, total)
+        sums = load.sums
+        value = Mux(column.clears(load, i), sums.grad, total)
         if self.shape.columns:
-            value = Mux(load.some & ~load.chosen[i], Mux(load.kept[i], load.kept_grad, word), value)
+            for kept, grad in sums.kept[i]:
+                word = Mux(kept, grad, word)
+            value = Mux(sums.some & ~sums.chosen[i], word, value)
         return value

@@ -9,7 +9,7 @@ from amaranth.hdl import MemoryData
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
-__all__ = ["Column", "Load", "Words", "column_loads", "ram_style"]
+__all__ = ["Column", "Load", "SumLoad", "Words", "column_loads", "ram_style"]
 
 
 def ram_style(kind: str) -> dict[str, str]:
@@ -58,14 +58,32 @@ class Words:
 
 
 @dataclass(frozen=True)
+class SumLoad:
+    """Loads of a column's dW, once the column's word is there: whether there is one of any PE (``some``; ``soon``: with
+    the next cycle), of which (``chosen``), where, and to what. ``kept``: for each PE flags and values, the last that is
+    set counts, of loads before that set it in the same word, which the word read does not have yet. Where dW goes
+    through the sums, they are ``resets`` instead, and written from there (``stored``) a cycle later.
+    """
+
+    some: Value
+    soon: Value
+    chosen: list[Value]
+    address: Value
+    grad: Value
+    kept: list[list[tuple[Value, Value]]]
+    resets: list[Value]
+    stored: Value
+    stored_address: Value
+
+
+@dataclass(frozen=True)
 class Load:
-    """Loads of a column: whether there is one, of any PE (``some``) and of which (``chosen``; of masters ``master`` and
-    ``masters``), where, the master and the dW that it sets.
+    """Loads of a column: whether there is one of a master (``master``), or of any PE (``some``), of which (``chosen``,
+    of masters ``masters``), where, the master that it sets, and dW (``sums``).
 
     ``reading``: the column's word is to be read for it, at ``reading_address``. PEs are lanes here and
-    addresses those of memories (see lanes.Lanes). ``kept`` and ``kept_masters``: PEs that the load before set in
-    the same word, which the word read does not have yet: to ``kept_value`` and ``kept_grad``. Where dW goes through the
-    sums, they are ``resets``, also of the last two loads, and written from there (``stored``) a cycle later.
+    addresses those of memories (see lanes.Lanes). ``kept_masters``: PEs that the load before set in the same word,
+    which the word read does not have yet, to ``kept_value``.
     """
 
     some: Value
@@ -74,24 +92,21 @@ class Load:
     masters: list[Value]
     address: Value
     value: Value
-    grad: Value
     reading: Value
     reading_address: Value
-    kept: list[Value]
     kept_masters: list[Value]
     kept_value: Value
-    kept_grad: Value
-    resets: list[Value]
-    stored: Value
-    stored_address: Value
+    sums: SumLoad
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's masters: the words read, what is written, which rows and where, what an update makes of them; whether
-    it clears dW now (``cleared``) and with the next cycle (``resets``)."""
+    """A column's masters: the words read (``late_words``: a cycle later, if they have a register), what is written,
+    which rows and where, what an update makes of them; whether it clears dW now (``cleared``) and with the next cycle
+    (``resets``)."""
 
     words: list[Value]
+    late_words: list[Value]
     new: list[Value]
     stepped: list[Signal]
     enables: list[Value]
@@ -101,12 +116,12 @@ class Column:
 
     def clears(self, load, i):
         """Whether dW of row i is set by an update or a load."""
-        return self.cleared | load.chosen[i]
+        return self.cleared | load.sums.chosen[i]
 
 
 def column_loads(m, shape, tile, lanes) -> list[Load]:
-    """The loads of every column of a tile. Where they merge with the column's word they are written a cycle later, once
-    that is read, with what the load before has written into it meanwhile."""
+    """The loads of every column of a tile. Where they merge with the column's word they are written once that is read,
+    with what loads before have written into it meanwhile."""
     rows, tn = lanes.count, lanes.tn
     reading = Signal(tn, name="load_reading")
     m.d.comb += reading.eq(Cat(Cat(tile.load_select[j::tn]).any() for j in range(tn)))
@@ -119,27 +134,48 @@ def column_loads(m, shape, tile, lanes) -> list[Load]:
     if shape.shared:
         sums = [tile.load_sum, Mux(tile.load_sum, tile.load_grad, 0)]
     m.d.comb += now.as_value().eq(Cat(select, address, tile.load_value, *sums))
-    kept, same = Signal.like(now, name="load_kept"), Signal(name="load_same")
-    oldest, same_oldest = Signal(rows * tn, name="load_oldest"), Signal(name="load_same_oldest")
-    if shape.columns:
-        late = Signal.like(now, name="load_late")
-        m.d.sync += [late.eq(now), kept.eq(late), same.eq(now.address == late.address)]
-        m.d.sync += [oldest.eq(kept.select), same_oldest.eq(now.address == kept.address)]
-        now = late
+    past = [now]
+    for k in range(1, 4 + 2 * shape.registered if shape.columns else 1):
+        later = Signal.like(now, name=f"load_{k}")
+        m.d.sync += later.eq(past[-1])
+        past.append(later)
     loads = []
     for j in range(tn):
-        chosen = [now.select[i * tn + j] for i in range(rows)]
+        sums = _sum_load(shape, past, j, rows, tn)
+        here = past[1 if shape.columns else 0]
+        chosen = _chosen(here, j, rows, tn)
         some, master = Signal(name=f"loads_{j}"), Signal(name=f"loads_master_{j}")
-        m.d.comb += [some.eq(Cat(chosen).any()), master.eq(some & ~now.sum)]
-        before = [same & kept.select[i * tn + j] for i in range(rows)]
-        gone = [same_oldest & oldest[i * tn + j] for i in range(rows)]
-        resets = [some & (a | b | c) for a, b, c in zip(chosen, before, gone, strict=True)]
-        stored = Cat(kept.select[j::tn]).any()
+        m.d.comb += [some.eq(Cat(chosen).any()), master.eq(some & ~here.sum)]
+        kept, kept_value = [Const(0)] * rows, Const(0)
+        if shape.columns:
+            same = (past[2].address == here.address) & ~past[2].sum
+            kept, kept_value = [same & one for one in _chosen(past[2], j, rows, tn)], past[2].value
         loads.append(
             Load(
-                some, chosen, master, [one & ~now.sum for one in chosen], now.address, now.value, now.grad,
-                reading[j], address, before, [one & ~kept.sum for one in before], kept.value, kept.grad,
-                resets, stored, kept.address,
+                some, chosen, master, [one & ~here.sum for one in chosen], here.address, here.value,
+                reading[j], address, kept, kept_value, sums,
             )
         )  # fmt: skip
     return loads
+
+
+def _chosen(load, j, rows, tn):
+    """The PEs of column j that a load sets."""
+    return [load.select[i * tn + j] for i in range(rows)]
+
+
+def _sum_load(shape, past, j, rows, tn):
+    """dW of column j among the loads ``past``, of 0, 1, ... cycles ago."""
+    at = 1 + shape.registered if shape.columns else 0
+    here, chosen = past[at], _chosen(past[at], j, rows, tn)
+    some = Cat(chosen).any()
+    if not shape.columns:
+        return SumLoad(some, Const(0), chosen, here.address, here.grad, [], [], Const(0), here.address)
+    # What was written since the word was read, and in that cycle; what goes through the sums is written a cycle later.
+    before = past[at + 1 : 2 * at + 1 + shape.through_sums]
+    sets = [[one & (load.address == here.address) for one in _chosen(load, j, rows, tn)] for load in before]
+    kept = [[(sets[k][i], load.grad) for k, load in reversed([*enumerate(before)])] for i in range(rows)]
+    resets = [some & Cat(one, *(each[i] for each in sets)).any() for i, one in enumerate(chosen)]
+    stored = Cat(_chosen(past[at + 1], j, rows, tn)).any()
+    soon = Cat(_chosen(past[at - 1], j, rows, tn)).any()
+    return SumLoad(some, soon, chosen, here.address, here.grad, kept, resets, stored, past[at + 1].address)

@@ -13,7 +13,7 @@ from .plan import StagePlan
 
 __all__ = [
     "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_LONG", "LINK_SPREAD", "MASTERS", "MASTERS_ASKED",
-    "MASTERS_DONE", "MEMORY", "RELANE", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency",
+    "MASTERS_DONE", "MEMORY", "RELANE", "REGISTERED", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency",
     "loss_cycles", "masters_come", "result_latency", "settle", "sum_latency", "sums_latency", "update_chunks",
     "update_cycles", "update_word",
 ]  # fmt: skip
@@ -44,13 +44,15 @@ MASTERS_ASKED = 7
 ChipRegion, MasterWords."""
 MASTERS_DONE = 12
 """From the last master taken to the first forward op of the next version, beside settle()."""
+REGISTERED = 4
+"""Words from which on a memory of an array has a register behind it: gateware.shape.REGISTERED."""
 CHUNK_BITS = 17
 """Bits of dW that one multiplication of the update takes."""
 
 
 def _held(planned: StagePlan) -> int:
-    """Cycles that a weight waits where forward and backward take turns at it: ArrayShape.held."""
-    return 0 if planned.storage.copy else 1
+    """Cycles that a weight waits in a register before it is used: ArrayShape.held."""
+    return int(not planned.storage.copy or planned.fold.depth >= REGISTERED)
 
 
 def sum_latency(planned: StagePlan) -> int:
@@ -69,7 +71,7 @@ def back_latency(planned: StagePlan) -> int:
 
 def settle(planned: StagePlan) -> int:
     """From the last op to the last word written, with a margin: Updater.settle."""
-    return 1 + planned.tile[1] + 6 + planned.storage.stack - 1 + 4
+    return 1 + planned.tile[1] + 8 + planned.storage.stack - 1 + 4
 
 
 def update_chunks(stage: Stage, batch: int) -> int:
@@ -112,7 +114,7 @@ def masters_come(planned: StagePlan, asked: int, links: Sequence[LinkPlan]) -> i
 
 def sums_latency(planned: StagePlan) -> int:
     """From the end of the settling to the first own sum of a gradient: GradientSums and Array.peek_latency."""
-    return planned.tile[1] + 4 + 3
+    return planned.tile[1] + 5 + 3
 
 
 def _divider(loss: Loss) -> int:

@@ -48,7 +48,7 @@ class RolledArray final : public Rolled {
     static constexpr int LANES = PK / STACK, TILE_LANES = TK / STACK;
     static constexpr int L = GN * PK;        // rows of all tiles' columns j: tile column by tile column, group by group
     static constexpr int WORD = GN * LANES;  // lanes of them, in a word of their memories
-    static constexpr int HELD = S::COPY ? 0 : 1, LATE = S::BACKWARD ? HELD : 0;
+    static constexpr int REGISTERED = S::DEPTH >= 4, HELD = S::COPY ? REGISTERED : 1, LATE = S::BACKWARD ? HELD : 0;
     static constexpr size_t ROOM = (size_t(1) << S::ADDRESS) * STACK * WORD;
     static constexpr int F_LATER = TK + 1 + levels(GK), B_LATER = TN + 1 + levels(GN);
     static constexpr int AGO = 1 << levels(TN + 16), F_RING = 1 << levels(F_LATER + 2);
@@ -106,7 +106,7 @@ class RolledArray final : public Rolled {
         std::vector<int32_t> masters, copies;
         std::vector<uint64_t> sums;
         int32_t words[WORD] = {}, before[WORD] = {}, waiting[STACK][L] = {}, forward[L] = {}, sooner[L] = {}, back[L] = {};
-        uint64_t old[WORD] = {}, total[L] = {};
+        uint64_t old[WORD] = {}, late[WORD] = {}, total[L] = {};
     };
     struct Spot {  // a PE that concerns a column: its lane ``at`` of those of its tile from ``low`` on, its word's place
         bool some = false;
@@ -115,8 +115,10 @@ class RolledArray final : public Rolled {
         bool sets(int lane) const { return some && at == lane; }
         bool sets(int lane, uint32_t word) const { return sets(lane) && place == word; }
     };
-    struct Loads {  // of this cycle, in which the word is read, of the one before, whose word is written, and of two more
-        Spot reading, load, kept, oldest;
+    struct Loads {  // of this cycle, in which the word is read, of the one before, whose master is written, and of more
+        Spot ago[6];
+        const Spot &reading = ago[0], &load = ago[1], &kept = ago[2];
+        const Spot* sums = ago + 1 + REGISTERED;  // whose dW is there, and those before it
     };
     struct Read {  // of all lanes at ``place``, but of the tile of ``own`` at its place
         bool some = false;
@@ -200,7 +202,8 @@ class RolledArray final : public Rolled {
 
     void column(int j) {
         Column& c = columns_[j];
-        const Loads loads{load_of(ago(0), j), load_of(ago(1), j), load_of(ago(2), j), load_of(ago(3), j)};
+        Loads loads;
+        for (int k = 0; k < 6; ++k) loads.ago[k] = load_of(ago(k), j);
         if constexpr (S::BACKWARD) backward(j, c);
         peeks(j, c);
         keep(j, c);
@@ -212,7 +215,7 @@ class RolledArray final : public Rolled {
         if (j == 0) std::memset(b_sums_[(now_ + B_LATER + BEHIND) % B_RING], 0, sizeof(uint64_t) * PK);
         for (int g = 0; g < STACK; ++g) {
             uint64_t* sums = b_sums_[(now_ + B_LATER + BEHIND - g - j) % B_RING] + g * LANES;
-            const int32_t *dy = ago(j + 1 + LATE + g).dy, *weights = (S::COPY ? c.words : c.back) + g * LANES;
+            const int32_t *dy = ago(j + 1 + LATE + g).dy, *weights = (!S::COPY ? c.back : REGISTERED ? c.before : c.words) + g * LANES;
             for (int t = 0; t < GN; ++t) {
                 const int64_t error = dy[t * TN + j];
                 if (error == 0) continue;
@@ -223,11 +226,11 @@ class RolledArray final : public Rolled {
 
     // The word of the lane of the PE that was asked for a while ago is what the column shows now.
     void peeks(int j, const Column& c) {
-        if (const uint32_t pe = ago(5 + j).peek_pe; int(pe % PN % TN) == j)
-            masters_out_[(now_ - 5 - j + TN + 6) % AGO] = c.words[lane_of(pe)];
+        if (const uint32_t pe = ago(7 + j).peek_pe; int(pe % PN % TN) == j)
+            masters_out_[(now_ - 7 - j + TN + 8) % AGO] = c.words[lane_of(pe)];
         if constexpr (S::GRADIENT)
-            if (const uint32_t pe = ago(2 + j).peek_pe; int(pe % PN % TN) == j)
-                grads_out_[(now_ - 2 - j + TN + 3) % AGO] = int64_t((S::DEPTH == 1 ? c.total : c.old)[lane_of(pe)]);
+            if (const uint32_t pe = ago(3 + j).peek_pe; int(pe % PN % TN) == j)
+                grads_out_[(now_ - 3 - j + TN + 4) % AGO] = int64_t((S::DEPTH == 1 ? c.total : old(c))[lane_of(pe)]);
     }
 
     // Registers before the multipliers, from what the memory gave before.
@@ -245,8 +248,14 @@ class RolledArray final : public Rolled {
                 if (early(j) > 1 && sooner.op && sooner.first) copy_group(g, c.words, LANES, c.sooner, PK);
             }
             if (early(j) == 1) copy_words(c.words, c.before);
+        } else if constexpr (REGISTERED) {
+            copy_words(c.words, c.before);
+            if (ago(1).f_load) copy_words(c.waiting[0], c.forward), weights_changed_ = true;
         }
     }
+    // dW as the adders have it.
+    static uint64_t* old(Column& c) { return REGISTERED ? c.late : c.old; }
+    static const uint64_t* old(const Column& c) { return REGISTERED ? c.late : c.old; }
     template <class T, size_t COUNT>
     static void copy_words(const T (&from)[COUNT], T (&to)[COUNT]) { std::memcpy(to, from, sizeof from); }
     // The rows of a group in all tile columns, each of which has so many words.
@@ -274,7 +283,7 @@ class RolledArray final : public Rolled {
     }
 
     void masters(int j, Column& c, const Loads& loads) {
-        const Moment &now = ago(0), &written = ago(1), &before = ago(2), &late = ago(j + 4);
+        const Moment &now = ago(0), &written = ago(1), &before = ago(2), &late = ago(j + 6);
         const Spot& load = loads.load;
         const auto write = [&] {
             if (!load.some || written.load_sum) return;
@@ -285,8 +294,10 @@ class RolledArray final : public Rolled {
                 if (S::COPY) c.copies[size_t(load.place) * WORD + i] = value;
             }
         };
-        if (S::COPY && now.f_load)
-            std::memcpy(c.forward, &c.copies[size_t(now.f_address) * WORD], sizeof c.forward), weights_changed_ = true;
+        if (S::COPY && now.f_load) {
+            std::memcpy(HELD ? c.waiting[0] : c.forward, &c.copies[size_t(now.f_address) * WORD], sizeof c.forward);
+            weights_changed_ = weights_changed_ || !HELD;
+        }
         Read read;
         bool taken = false;
         for (int g = 0; g < STACK; ++g)
@@ -301,55 +312,62 @@ class RolledArray final : public Rolled {
 
     void gradient(int j, Column& c, const Loads& loads) {
         constexpr bool through_sums = S::DEPTH > 1 && !S::SHARED && STACK == 1;
-        const Moment &asked = ago(j + 1), &written = ago(1), &before = ago(2);
-        const Spot& load = loads.load;
+        constexpr int ASKED = 2 - REGISTERED;
+        const Moment& asked = ago(j + ASKED);
+        const Spot& load = loads.sums[0];
         const auto add = [&] {
             uint64_t kept[TILE_LANES];  // the column of a load takes what its word read has
             if (through_sums && load.some)
                 for (int i = 0; i < TILE_LANES; ++i) {
                     const int at = load.low + i;
-                    const bool gone = loads.kept.sets(at, load.place) || loads.oldest.sets(at, load.place);
-                    kept[i] = at == load.at || gone ? 0 : c.old[at];
+                    bool gone = at == load.at;
+                    for (int k = 1; k < 3 + REGISTERED; ++k) gone = gone || loads.sums[k].sets(at, load.place);
+                    kept[i] = gone ? 0 : old(c)[at];
                 }
             for (int g = 0; g < STACK; ++g)
-                if (const Moment& m = ago(j + 2 + g); m.op) add_group(j, c, m, g);
+                if (const Moment& m = ago(j + 3 + g); m.op) add_group(j, c, m, g);
             if (through_sums && load.some) std::memcpy(c.total + load.low, kept, sizeof kept);
         };
         if constexpr (S::DEPTH == 1) {
             add();
-            if (load.some) c.total[load.at] = written.load_grad;
+            if (load.some) c.total[load.at] = ago(1 + REGISTERED).load_grad;
             return;
         }
         const auto write = [&] {
-            const Spot& own = through_sums ? loads.kept : load;
+            const Spot& own = loads.sums[through_sums];
             for (int g = STACK - 1; g >= 0; --g)
-                if (const Moment& m = ago(j + 3 + g); m.op && m.last) {
+                if (const Moment& m = ago(j + 4 + g); m.op && m.last) {
                     write_group(c, g, place_of(m.address, g), own);
                     break;
                 }
             if (!own.some) return;
             for (int i = own.low; i < own.low + TILE_LANES; ++i) {
                 uint64_t value = c.total[i];
-                if (!through_sums && i == own.at) value = written.load_grad;
-                else if (!through_sums) value = loads.kept.sets(i, own.place) ? before.load_grad : c.old[i];
+                if (!through_sums && i == own.at) value = ago(1 + REGISTERED).load_grad;
+                else if (!through_sums) {
+                    value = old(c)[i];
+                    for (int k = 1 + REGISTERED; k > 0; --k)
+                        if (loads.sums[k].sets(i, own.place)) value = ago(1 + REGISTERED + k).load_grad;
+                }
                 c.sums[size_t(own.place) * WORD + i] = value;
             }
         };
         Read read;
         for (int g = 0; g < STACK; ++g)
-            if (const Moment& m = ago(j + 1 + g); m.op && m.first) read = {true, place_of(m.address, g)};
+            if (const Moment& m = ago(j + ASKED + g); m.op && m.first) read = {true, place_of(m.address, g)};
         if ((asked.update && asked.first) || asked.peek)
             read = {true, place_of(asked.address, 0), spot(true, asked.peek_pe, asked.address, j)};
         // The sum until now is written before another one begins, with what was read before.
         access(c.sums, c.old, read, loads.reading, S::DEPTH == 2, [&] {
             write();
             add();
+            if (REGISTERED) copy_words(c.old, c.late);
         });
     }
 
     // dW += x·dy of a group's rows.
     static void add_group(int j, Column& c, const Moment& m, int group) {
-        if (S::DEPTH > 1 && m.first) copy_group(group, c.old, LANES, c.total, PK);
+        if (S::DEPTH > 1 && m.first) copy_group(group, old(c), LANES, c.total, PK);
         for (int t = 0; t < GN; ++t) {
             const int64_t error = m.dy[t * TN + j];
             if (error == 0) continue;
