@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amaranth import *
 
-__all__ = ["delayed", "kept", "multiply_add"]
+__all__ = ["delayed", "kept", "multiply_add", "passed_on"]
 
 
 def delayed(m, value, cycles, name):
@@ -32,3 +32,14 @@ def multiply_add(m, name, a, b, carry, width):
     total = Signal(signed(width), name=f"{name}_sum", reset_less=True)
     m.d.sync += [product.eq(a * b), total.eq(carry + product)]
     return total
+
+
+def passed_on(m, port, columns, name):
+    """To ``port`` what is peeked of ``columns`` (word, whether it is this column's): it moves on a column a cycle, as
+    peeks themselves do, so that one may follow the other."""
+    before: Value = Const(0)
+    for j, (word, hit) in enumerate(columns):
+        moved = Signal(port.shape(), name=f"peeked_{name}_{j}", reset_less=True)
+        m.d.sync += moved.eq(Mux(hit, word, before))
+        before = moved
+    m.d.comb += port.eq(before)

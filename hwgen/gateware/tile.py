@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from .arithmetic import saturate
 from .lanes import Lanes, port
-from .pipeline import delayed, kept, multiply_add
+from .pipeline import delayed, kept, multiply_add, passed_on
 from .shape import CHUNK, ArrayShape, control_layout
 from .step import operands, piece_of, random_bits, select_row, step_of
 from .words import Column, Words, column_loads
@@ -135,9 +135,9 @@ class Tile(wiring.Component):
                 early = delayed(m, total, behind - lanes.group(i), f"back_early_{i}")
                 m.d.comb += self.b_sum[i].eq([total, *early][-1])
 
-        self._peek(m, self.peek_master, masters, "master")
+        passed_on(m, self.peek_master, masters, "master")
         if shape.gradient:
-            self._peek(m, self.peek_grad, grads, "grad")
+            passed_on(m, self.peek_grad, grads, "grad")
         if shape.updates:
             for count, each in ((self.saturated, saturated), (self.zeros, zeros)):
                 m.d.sync += count.eq(sum(delayed(m, Cat(each), 1, f"{count.name}_late")[-1]))
@@ -146,15 +146,6 @@ class Tile(wiring.Component):
     def _updating(self, phase):
         """The update, and its row, of columns that have a unit; else None."""
         return (phase.update, phase.row) if self.shape.rows > 1 else None
-
-    def _peek(self, m, port, columns, name):
-        """A peeked word moves on a column a cycle, as peeks themselves do, so that one may follow the other."""
-        before: Value = Const(0)
-        for j, (word, hit) in enumerate(columns):
-            moved = Signal(port.shape(), name=f"peeked_{name}_{j}", reset_less=True)
-            m.d.sync += moved.eq(Mux(hit, word, before))
-            before = moved
-        m.d.comb += port.eq(before)
 
     def _words(self, m, name, width, transparent=False):
         shape = self.shape
