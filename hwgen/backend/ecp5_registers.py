@@ -8,7 +8,9 @@ This goes over a netlist of ``synth_ecp5`` (``write_json``). Needs nothing but P
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 __all__ = ["pack_registers"]
 
@@ -16,7 +18,7 @@ SLOTS = 4
 """Clock, enable and reset inputs of each kind that a MULT18X18D has."""
 
 
-def pack_registers(netlist):
+def pack_registers(netlist: dict[str, Any]) -> tuple[int, int]:
     """Changes a netlist of Yosys, as its JSON has it, in place. Returns (multipliers, those with registers now).
 
     A multiplier gets input and output registers where every bit of A and of B comes from a flip-flop without a reset,
@@ -35,9 +37,10 @@ def pack_registers(netlist):
     return all_found, packed
 
 
-def _connections(module):
+def _connections(module: Any) -> tuple[dict[Any, str], dict[Any, list[Any]]]:
     """Of every bit: the flip-flop that drives it, and (cell, port) of who reads it, (None, None) for the module."""
-    drivers, readers = {}, defaultdict(list)
+    drivers: dict[Any, str] = {}
+    readers: dict[Any, list[Any]] = defaultdict(list)
     for port in module["ports"].values():
         for bit in port["bits"]:
             if port["direction"] != "input":
@@ -52,7 +55,7 @@ def _connections(module):
     return drivers, readers
 
 
-def _control(cell):
+def _control(cell: Any) -> Any:
     """(clock, enable) of a flip-flop; None if a multiplier has none like it."""
     # Yosys writes a string of digits alone with a space behind it.
     parameters = {name: value.strip() for name, value in cell["parameters"].items()}
@@ -63,13 +66,13 @@ def _control(cell):
     return (pins["CLK"][0], enable) if plain and never and enable is not None else None
 
 
-def _one(controls):
+def _one(controls: Iterable[Any]) -> Any:
     """What all have; None if they differ, or there is none."""
     found = set(controls)
     return found.pop() if len(found) == 1 else None
 
 
-def _inputs(cells, cell, port, drivers):
+def _inputs(cells: Any, cell: Any, port: str, drivers: dict[Any, str]) -> Any:
     """((clock, enable), bits before the registers) of input ``port``; None if it has none."""
     bits = [cell["connections"][f"{port}{k}"][0] for k in range(18)]
     wires = [bit for bit in bits if isinstance(bit, int)]
@@ -80,9 +83,9 @@ def _inputs(cells, cell, port, drivers):
     return (control, before) if control is not None else None
 
 
-def _outputs(cells, cell, readers):
+def _outputs(cells: Any, cell: Any, readers: dict[Any, list[Any]]) -> Any:
     """((clock, enable), flip-flop of every bit of P that somebody reads); None if it has none."""
-    found = {}
+    found: dict[int, str] = {}
     for k in range(36):
         bit = cell["connections"].get(f"P{k}", ["x"])[0]
         if not (users := readers.get(bit, []) if isinstance(bit, int) else []):
@@ -95,7 +98,7 @@ def _outputs(cells, cell, readers):
     return (control, found) if control is not None else None
 
 
-def _pack(cells, cell, drivers, readers):
+def _pack(cells: Any, cell: Any, drivers: dict[Any, str], readers: dict[Any, list[Any]]) -> bool:
     """Whether a multiplier got registers."""
     a, b = (_inputs(cells, cell, port, drivers) for port in "AB")
     product = _outputs(cells, cell, readers)
@@ -106,7 +109,7 @@ def _pack(cells, cell, drivers, readers):
         for slot in range(SLOTS):
             pins[f"{kind}{slot}"], cell["port_directions"][f"{kind}{slot}"] = ["0"], "input"
     pins["CLK0"] = [a[0][0]]
-    slots = {}
+    slots: dict[Any, int] = {}
     for name, ((_, enable), _) in (("INPUTA", a), ("INPUTB", b), ("OUTPUT", product)):
         slot = slots.setdefault(enable, len(slots))
         pins[f"CE{slot}"] = [enable]
@@ -120,7 +123,7 @@ def _pack(cells, cell, drivers, readers):
     return True
 
 
-def _sweep(module):
+def _sweep(module: Any) -> None:
     """Takes away flip-flops that nobody reads any more."""
     cells = module.get("cells", {})
     while True:
