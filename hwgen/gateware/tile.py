@@ -362,7 +362,7 @@ class Tile(wiring.Component):
         place = lanes.place_of(m, f"grad_{j}", j, asked[0], peek, self._updating(asked[0]))
         uses.append((updates | asked[0].peek, place))
         if shape.columns:
-            uses.append((load.reading, load.reading_address))
+            uses.append((load.sums.reading, load.sums.reading_address))
         old = memory.read(*port(uses))
         if shape.registered:
             old = [delayed(m, word, 1, f"old_{i}_{j}")[-1] for i, word in enumerate(old)]

@@ -59,7 +59,8 @@ class Words:
 
 @dataclass(frozen=True)
 class SumLoad:
-    """Loads of a column's dW, once the column's word is there: whether there is one of any PE (``some``; ``soon``: with
+    """Loads of a column's dW, two cycles behind where they need the column's word (to be read now: ``reading`` at
+    ``reading_address``, in the same one of two cycles as peeks): whether there is one of any PE (``some``; ``soon``: with
     the next cycle), of which (``chosen``), where, and to what. ``kept``: for each PE flags and values, the last that is
     set counts, of loads before that set it in the same word, which the word read does not have yet. Where dW goes
     through the sums, they are ``resets`` instead, and written from there (``stored``) a cycle later.
@@ -74,6 +75,8 @@ class SumLoad:
     resets: list[Value]
     stored: Value
     stored_address: Value
+    reading: Value
+    reading_address: Value
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,7 @@ def column_loads(m, shape, tile, lanes) -> list[Load]:
         sums = [tile.load_sum, Mux(tile.load_sum, tile.load_grad, 0)]
     m.d.comb += now.as_value().eq(Cat(select, address, tile.load_value, *sums))
     past = [now]
-    for k in range(1, 4 + 2 * shape.registered if shape.columns else 1):
+    for k in range(1, 5 + shape.registered if shape.columns else 1):
         later = Signal.like(now, name=f"load_{k}")
         m.d.sync += later.eq(past[-1])
         past.append(later)
@@ -166,16 +169,23 @@ def _chosen(load, j, rows, tn):
 
 def _sum_load(shape, past, j, rows, tn):
     """dW of column j among the loads ``past``, of 0, 1, ... cycles ago."""
-    at = 1 + shape.registered if shape.columns else 0
+    at = 2 if shape.columns else 0
     here, chosen = past[at], _chosen(past[at], j, rows, tn)
     some = Cat(chosen).any()
     if not shape.columns:
-        return SumLoad(some, Const(0), chosen, here.address, here.grad, [], [], Const(0), here.address)
+        none = Const(0)
+        return SumLoad(
+            some, none, chosen, here.address, here.grad, [], [], none, here.address, none, here.address
+        )
     # What was written since the word was read, and in that cycle; what goes through the sums is written a cycle later.
-    before = past[at + 1 : 2 * at + 1 + shape.through_sums]
+    before = past[at + 1 : at + 2 + shape.registered + shape.through_sums]
+    read = past[1 - shape.registered]
+    reading = Cat(_chosen(read, j, rows, tn)).any()
     sets = [[one & (load.address == here.address) for one in _chosen(load, j, rows, tn)] for load in before]
     kept = [[(sets[k][i], load.grad) for k, load in reversed([*enumerate(before)])] for i in range(rows)]
     resets = [some & Cat(one, *(each[i] for each in sets)).any() for i, one in enumerate(chosen)]
     stored = Cat(_chosen(past[at + 1], j, rows, tn)).any()
     soon = Cat(_chosen(past[at - 1], j, rows, tn)).any()
-    return SumLoad(some, soon, chosen, here.address, here.grad, kept, resets, stored, past[at + 1].address)
+    return SumLoad(
+        some, soon, chosen, here.address, here.grad, kept, resets, stored, past[at + 1].address, reading, read.address,
+    )  # fmt: skip

@@ -118,7 +118,7 @@ class RolledArray final : public Rolled {
     struct Loads {  // of this cycle, in which the word is read, of the one before, whose master is written, and of more
         Spot ago[6];
         const Spot &reading = ago[0], &load = ago[1], &kept = ago[2];
-        const Spot* sums = ago + 1 + REGISTERED;  // whose dW is there, and those before it
+        const Spot* sums = ago + 2;  // whose dW is there, and those before it
     };
     struct Read {  // of all lanes at ``place``, but of the tile of ``own`` at its place
         bool some = false;
@@ -330,7 +330,7 @@ class RolledArray final : public Rolled {
         };
         if constexpr (S::DEPTH == 1) {
             add();
-            if (load.some) c.total[load.at] = ago(1 + REGISTERED).load_grad;
+            if (load.some) c.total[load.at] = ago(2).load_grad;
             return;
         }
         const auto write = [&] {
@@ -343,11 +343,11 @@ class RolledArray final : public Rolled {
             if (!own.some) return;
             for (int i = own.low; i < own.low + TILE_LANES; ++i) {
                 uint64_t value = c.total[i];
-                if (!through_sums && i == own.at) value = ago(1 + REGISTERED).load_grad;
+                if (!through_sums && i == own.at) value = ago(2).load_grad;
                 else if (!through_sums) {
                     value = old(c)[i];
                     for (int k = 1 + REGISTERED; k > 0; --k)
-                        if (loads.sums[k].sets(i, own.place)) value = ago(1 + REGISTERED + k).load_grad;
+                        if (loads.sums[k].sets(i, own.place)) value = ago(2 + k).load_grad;
                 }
                 c.sums[size_t(own.place) * WORD + i] = value;
             }
@@ -358,7 +358,7 @@ class RolledArray final : public Rolled {
         if ((asked.update && asked.first) || asked.peek)
             read = {true, place_of(asked.address, 0), spot(true, asked.peek_pe, asked.address, j)};
         // The sum until now is written before another one begins, with what was read before.
-        access(c.sums, c.old, read, loads.reading, S::DEPTH == 2, [&] {
+        access(c.sums, c.old, read, loads.ago[1 - REGISTERED], S::DEPTH == 2, [&] {
             write();
             add();
             if (REGISTERED) copy_words(c.old, c.late);
