@@ -59,11 +59,12 @@ class Words:
 
 @dataclass(frozen=True)
 class SumLoad:
-    """Loads of a column's dW, once the column's word is there (to be read now: ``reading`` at ``reading_address``, in the
-    same one of two cycles as peeks): whether there is one of any PE (``some``; ``soon``: with the next cycle), of which
-    (``chosen``), where, and to what. ``kept``: for each PE flags and values, the last that is set counts, of loads before
-    that set it in the same word, which the word read does not have yet. Where dW goes through the sums, they are
-    ``resets`` instead, and written from there (``stored``) a cycle later.
+    """Loads of a column's dW, once the column's word is there (to be read now: ``reading`` at
+    ``reading_address``, in the same one of two cycles as peeks): whether there is one of any PE (``some``;
+    ``soon``: with the next cycle), of which (``chosen``), where, and to what. ``kept``: for each PE flags and
+    values, the last that is set counts, of loads before that set it in the same word, which the word read does
+    not have yet. Where dW goes through the sums, they are ``resets`` instead, and written from there
+    (``stored``) a cycle later.
     """
 
     some: Value
