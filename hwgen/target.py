@@ -12,6 +12,7 @@ from math import floor
 
 from .target_fields import NAME, PART, TEXT, Fields, is_real, shorten
 from .target_pins import Pins
+from .target_serial import Held, Pcie, Socket
 
 __all__ = ["ADAPTERS", "ENCODINGS", "MAX_BOARDS", "RESOURCES", "Board", "Cluster", "Device", "Fill", "Link"]
 
@@ -147,8 +148,9 @@ class Board:
     ``memory_bytes`` and ``memory_gbytes_per_s`` (10⁹ bytes a second, peak) of external memory;
     ``transceivers`` that a cable between boards can reach, up to ``transceiver_gbps`` each; ``clocks``
     oscillators as (name, MHz); ``link`` the cable to a neighbour unless another is given, None if the board
-    has no usual one; ``pins`` of clock, reset, serial port and LEDs, None if not told; ``sources`` where figures
-    come from, as (field or table, text). Raises TargetError naming every wrong field.
+    has no usual one; ``pins`` of clock, reset, serial port and LEDs, None if not told; ``sockets`` of cables
+    between boards, in the order in which links take them; the ``pcie`` edge; pins that are ``held``; ``sources`` where
+    figures come from, as (field or table, text). Raises TargetError naming every wrong field.
     """
 
     name: str
@@ -161,15 +163,21 @@ class Board:
     fill: Fill = Fill()
     link: Link | None = None
     pins: Pins | None = None
+    sockets: tuple[Socket, ...] = ()
+    pcie: Pcie | None = None
+    held: tuple[Held, ...] = ()
     sources: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         fields = Fields(self, f"board {self.name}" if isinstance(self.name, str) else "board")
         fields.text("name", NAME, _NAMED)
-        for name, kind in (("device", Device), ("fill", Fill), ("link", Link), ("pins", Pins)):
+        kinds = {"device": Device, "fill": Fill, "link": Link, "pins": Pins, "pcie": Pcie}
+        for name, kind in kinds.items():
             value: object = getattr(self, name)
-            if not isinstance(value, kind) and not (name in ("link", "pins") and value is None):
+            if not isinstance(value, kind) and not (name in ("link", "pins", "pcie") and value is None):
                 fields.say(f"{name} = {shorten(value)}; give a {kind.__name__}")
+        for name, kind in (("sockets", Socket), ("held", Held)):
+            fields.items(name, kind)
         fields.whole("memory_bytes", 0, 1 << 50)
         fields.real("memory_gbytes_per_s", 0, 100_000, "GB/s")
         fields.whole("transceivers", 0, 256)

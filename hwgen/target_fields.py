@@ -83,6 +83,14 @@ class Fields:
         if not isinstance(value, str) or not pattern.fullmatch(value):
             self.say(f"{name} = {shorten(value)}; give {what}")
 
+    def items(self, name: str, kind: type) -> None:
+        """A tuple of objects of a kind."""
+        value = getattr(self._owner, name)
+        if isinstance(value, (tuple, list)) and all(isinstance(item, kind) for item in value):
+            self.store(name, tuple(value))
+        else:
+            self.say(f"{name} = {shorten(value)}; give a tuple of {kind.__name__}")
+
     def pairs(self, name: str, keys: re.Pattern[str], what: str) -> list[tuple[str, object]]:
         """A tuple of (name, value) with names that ``keys`` matches, none twice; [] if it is none."""
         value = getattr(self._owner, name)

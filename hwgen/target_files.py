@@ -15,12 +15,19 @@ from .errors import TargetError
 from .target import Board, Device, Fill, Link
 from .target_fields import NAME, shorten
 from .target_pins import Pin, Pins
+from .target_serial import Held, Pcie, Socket
 
 __all__ = ["ClusterFile", "built_in", "known_boards", "read_board", "read_cluster"]
 
 Table = Mapping[str, Any]
-_TABLES: dict[str, type] = {"device": Device, "fill": Fill, "link": Link, "pins": Pins}
+_TABLES: dict[str, type] = {"device": Device, "fill": Fill, "link": Link, "pins": Pins, "pcie": Pcie}
 """Tables of a board that are objects of their own."""
+_LISTS: dict[str, type] = {"sockets": Socket, "held": Held}
+"""Lists of such tables."""
+_SIGNALS: dict[type, tuple[str, ...]] = {
+    Pins: ("clock", "reset", "uart_tx", "uart_rx", "leds"), Pcie: ("clock", "reset"), Socket: ("clock",), Held: ("pin",),
+}  # fmt: skip
+"""Fields of these that are a table of a Pin."""
 _CLUSTER = ("chain", "link", "links", "boards")
 
 
@@ -114,31 +121,37 @@ def _links(data: Table, where: str, problems: list[str]) -> Link | tuple[Link, .
         return link
     if "links" not in data:
         return None
-    tables = data["links"]
+    return _objects(Link, data["links"], where, "links", problems)
+
+
+def _objects(kind: type, tables: object, where: str, place: str, problems: list[str]) -> Any:
+    """A tuple of objects from a list of tables; None with what is wrong noted."""
     if not isinstance(tables, list):
-        problems.append(f"{where}: links = {shorten(tables)}; give a table [[links]] for every cable")
+        what = "every cable" if kind is Link else "each"
+        problems.append(f"{where}: {place} = {shorten(tables)}; give a table [[{place}]] for {what}")
         return None
-    made = []
-    for index, table in enumerate(tables):
-        place = f"links.{index}"
-        made.append(_object(Link, table, where, place, problems))
-    return tuple(link for link in made if link is not None)
+    made = [_object(kind, table, where, f"{place}.{index}", problems) for index, table in enumerate(tables)]
+    return tuple(one for one in made if one is not None)
 
 
 def _make_board(data: Table, where: str, place: str) -> Board:
     """A board from its table at ``place`` of a file (empty: the file itself)."""
     problems: list[str] = []
-    inner = {key: f"{place}.{key}" if place else key for key in (*_TABLES, "clocks", "sources")}
+    inner = {key: f"{place}.{key}" if place else key for key in (*_TABLES, *_LISTS, "clocks", "sources")}
     made: dict[str, object] = dict(data)
     for key, kind in _TABLES.items():
         if key in data:
             made[key] = _object(kind, data[key], where, inner[key], problems)
+    for key, kind in _LISTS.items():
+        if key in data:
+            made[key] = _objects(kind, data[key], where, inner[key], problems)
     if "clocks" in data:
         made["clocks"] = tuple(_table(data["clocks"], where, inner["clocks"], problems).items())
     if "sources" in data:
         texts = _table(data["sources"], where, inner["sources"], problems)
         figures = [f.name for f in fields(Board)]
-        figures += [f"{key}.{f.name}" for key, kind in _TABLES.items() for f in fields(kind)]
+        tables = {**_TABLES, **_LISTS}
+        figures += [f"{key}.{f.name}" for key, kind in tables.items() for f in fields(kind)]
         figures += [f"clocks.{name}" for name, _ in made.get("clocks", ())]  # type: ignore[attr-defined]
         problems += _unknown(texts, figures, where, f"[{inner['sources']}]")
         made["sources"] = tuple(texts.items())
@@ -156,10 +169,10 @@ def _object(kind: type, value: object, where: str, place: str, problems: list[st
     table = _table(value, where, place, problems)
     if table is not value or not _complete(kind, table, where, place, problems):
         return None
-    if kind is Pins:
+    if kind in _SIGNALS:
         known = len(problems)
         table = {
-            name: item if name == "standard" else _object(Pin, item, where, f"{place}.{name}", problems)
+            name: _object(Pin, item, where, f"{place}.{name}", problems) if name in _SIGNALS[kind] else item
             for name, item in table.items()
         }
         if len(problems) > known:

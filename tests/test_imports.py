@@ -25,6 +25,7 @@ LAYERS = (
         "hwgen.target_fields",
         "hwgen.target_files",
         "hwgen.target_pins",
+        "hwgen.target_serial",
     ),
     ("hwgen.ir",),
     ("hwgen.data",),

@@ -75,9 +75,9 @@ def test_what_is_no_plan(tmp_path):
         ("{", "no JSON"),
         ("[" * 100_000, "no JSON"),
         ("[]", "no plan"),
-        ('{"format": 1}', "format 1, this hwgen reads 2; plan again"),
+        ('{"format": 1}', "format 1, this hwgen reads 3; plan again"),
         (
-            '{"format": 2}',
+            '{"format": 3}',
             "plan: keys missing: hwgen, network, cluster, image_lanes, pace, layout, report; correct",
         ),
     ):

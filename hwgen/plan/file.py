@@ -23,7 +23,7 @@ from .report import PlanReport
 
 __all__ = ["FORMAT", "PlanFile", "network_digest", "plan_from_file", "plan_text", "read_plan"]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the file's keys; another one is refused."""
 AGAIN = "correct the file, or plan again"
 Item = TypeVar("Item", bound=Hashable)
