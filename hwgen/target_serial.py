@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .target_fields import NAME, Fields, is_whole, shorten
+from .target_fields import NAME, Fields, is_real, is_whole, shorten
 from .target_pins import ACTIVE, Pin
 
 __all__ = ["Held", "Pcie", "Socket", "position"]
@@ -75,7 +75,10 @@ class Pcie:
         _pair(fields, "clock", self.clock)
         if not isinstance(self.reset, Pin) or len(self.reset.pins) != 1 or not self.reset.standard:
             fields.say(f"reset = {shorten(self.reset)}; give a Pin of one pin and its standard")
-        fields.choice("gtps", _RATES)  # type: ignore[arg-type]
+        if not is_real(self.gtps, 0, 8, above=True) or self.gtps not in _RATES:
+            fields.say(f"gtps = {shorten(self.gtps)}; give {', '.join(f'{rate:g}' for rate in _RATES)}")
+        else:
+            fields.store("gtps", float(self.gtps))
         if not is_whole(self.lanes, 1, 16) or self.lanes not in _WIDTHS:
             fields.say(f"lanes = {shorten(self.lanes)}; give {', '.join(map(str, _WIDTHS))}")
         fields.text("block", _CHANNEL, 'a position such as "X0Y1"')

@@ -9,6 +9,7 @@ import pytest
 from hwgen.target import Board, Cluster, Device, Fill, Link
 from hwgen.target_files import built_in, known_boards, read_board
 from hwgen.target_pins import Pin, Pins
+from hwgen.target_serial import Held, Pcie, Socket
 
 PAGE = (Path(__file__).parent.parent / "docs" / "boards.md").read_text(encoding="utf-8")
 
@@ -81,8 +82,8 @@ def test_the_specs_are_read():
 
 def test_every_field_is_told():
     told = set(re.findall(r"`([a-z_.]+)`", PAGE.partition("| field |")[2].partition("\n\n")[0]))
-    wanted = {f.name for f in fields(Board)} - {"device", "fill", "link", "pins"}
-    kinds = {"device": Device, "fill": Fill, "link": Link, "pins": Pins, "signal": Pin}
+    wanted = {f.name for f in fields(Board)} - {"device", "fill", "link", "pins", "sockets", "pcie", "held"}
+    kinds = {"device": Device, "fill": Fill, "link": Link, "pins": Pins, "signal": Pin, "sockets": Socket, "pcie": Pcie, "held": Held}
     for table, kind in kinds.items():
         wanted |= {f"{table}.{f.name}" for f in fields(kind)}
     assert wanted == told
