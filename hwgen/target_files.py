@@ -25,7 +25,8 @@ _TABLES: dict[str, type] = {"device": Device, "fill": Fill, "link": Link, "pins"
 _LISTS: dict[str, type] = {"sockets": Socket, "held": Held}
 """Lists of such tables."""
 _SIGNALS: dict[type, tuple[str, ...]] = {
-    Pins: ("clock", "reset", "uart_tx", "uart_rx", "leds"), Pcie: ("clock", "reset"), Socket: ("clock",), Held: ("pin",),
+    Pins: ("clock", "reset", "uart_tx", "uart_rx", "leds"), Pcie: ("clock", "reset"), Socket: ("clock",),
+    Held: ("pin",),
 }  # fmt: skip
 """Fields of these that are a table of a Pin."""
 _CLUSTER = ("chain", "link", "links", "boards")

@@ -83,7 +83,10 @@ def test_the_specs_are_read():
 def test_every_field_is_told():
     told = set(re.findall(r"`([a-z_.]+)`", PAGE.partition("| field |")[2].partition("\n\n")[0]))
     wanted = {f.name for f in fields(Board)} - {"device", "fill", "link", "pins", "sockets", "pcie", "held"}
-    kinds = {"device": Device, "fill": Fill, "link": Link, "pins": Pins, "signal": Pin, "sockets": Socket, "pcie": Pcie, "held": Held}
+    kinds = {
+        "device": Device, "fill": Fill, "link": Link, "pins": Pins, "signal": Pin, "sockets": Socket, "pcie": Pcie,
+        "held": Held,
+    }  # fmt: skip
     for table, kind in kinds.items():
         wanted |= {f"{table}.{f.name}" for f in fields(kind)}
     assert wanted == told

@@ -289,13 +289,13 @@ BOARD_FILES = [
      ["board a: link: 1 lane but 0 transceivers; give Link(adapter=\"parallel\", encoding=\"none\")"]),
     ("name = 'a'\n[device]" + DEVICE + "[sources]\nlut = 'DS180'\ndevice = 3",
      ["[sources] has no field 'lut'; it takes name, device, memory_bytes, memory_gbytes_per_s, transceivers, "
-      "transceiver_gbps, clocks, fill, link, pins, sockets, pcie, held, sources, device.name, device.vendor, device.family, device.part, "
-      "device.dsp_kind, device.dsp_widths, device.dsp, device.bram_kind, device.bram_bits, device.bram, device.lut, "
-      "device.ff, device.clock_mhz, device.uram_bits, device.uram, device.lut_ram_bits, device.lut_ram, fill.dsp, "
-      "fill.bram, fill.uram, fill.lut, fill.ff, link.lanes, link.gbps, link.encoding, link.adapter, link.latency, "
-      "pins.clock, pins.standard, pins.reset, pins.uart_tx, pins.uart_rx, pins.leds, pcie.clock, pcie.reset, "
-      "pcie.lanes, pcie.gtps, pcie.block, sockets.channels, sockets.clock, sockets.source, sockets.quad, held.name, "
-      "held.pin, held.level"]),
+      "transceiver_gbps, clocks, fill, link, pins, sockets, pcie, held, sources, device.name, device.vendor, "
+      "device.family, device.part, device.dsp_kind, device.dsp_widths, device.dsp, device.bram_kind, "
+      "device.bram_bits, device.bram, device.lut, device.ff, device.clock_mhz, device.uram_bits, device.uram, "
+      "device.lut_ram_bits, device.lut_ram, fill.dsp, fill.bram, fill.uram, fill.lut, fill.ff, link.lanes, "
+      "link.gbps, link.encoding, link.adapter, link.latency, pins.clock, pins.standard, pins.reset, "
+      "pins.uart_tx, pins.uart_rx, pins.leds, pcie.clock, pcie.reset, pcie.lanes, pcie.gtps, pcie.block, "
+      "sockets.channels, sockets.clock, sockets.source, sockets.quad, held.name, held.pin, held.level"]),
     ("name = 'a'\n[device]" + DEVICE + "[sources]\ndevice = 3", ["board a: sources.device = 3; give a text"]),
 ]  # fmt: skip
 

@@ -65,7 +65,9 @@ level = "low"
 
 
 def own_board(folder, tables):
-    text = (Path(__file__).parent.parent / "boards" / "genesys2.toml").read_text().replace('"genesys2"', '"own"')
+    text = (
+        (Path(__file__).parent.parent / "boards" / "genesys2.toml").read_text().replace('"genesys2"', '"own"')
+    )
     path = folder / "own.toml"
     path.write_text(text.partition("[[sockets]]")[0].replace("[sources]", f"{tables}\n[sources]"))
     return path

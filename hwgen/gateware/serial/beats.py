@@ -23,8 +23,8 @@ class ByteBeats(wiring.Component):
 
     Parameters: bytes of a beat.
 
-    Members: ``h2c_*`` beats from the host, ``c2h_*`` to it (tdata, tkeep, tvalid, tready; ``c2h_tlast``); ``o`` bytes to
-    the device's ``i``, ``i`` those of its ``o``.
+    Members: ``h2c_*`` beats from the host, ``c2h_*`` to it (tdata, tkeep, tvalid, tready; ``c2h_tlast``); ``o`` bytes
+    to the device's ``i``, ``i`` those of its ``o``.
     """
 
     def __init__(self, size: int):
@@ -69,9 +69,8 @@ class ByteBeats(wiring.Component):
             out.payload.eq(word[:8]),
             out.valid.eq(keep[0]),
         ]
-        with m.If(self.h2c_tready):
-            with m.If(self.h2c_tvalid):
-                m.d.dma += [word.eq(self.h2c_tdata), keep.eq(self.h2c_tkeep)]
+        with m.If(self.h2c_tready), m.If(self.h2c_tvalid):
+            m.d.dma += [word.eq(self.h2c_tdata), keep.eq(self.h2c_tkeep)]
         with m.Elif(~keep[0] | out.ready):
             m.d.dma += [word.eq(word >> 8), keep.eq(keep >> 1)]
 
@@ -86,9 +85,8 @@ class ByteBeats(wiring.Component):
             self.c2h_tvalid.eq(full),
             taken.ready.eq(~full),
         ]
-        with m.If(full):
-            with m.If(self.c2h_tready):
-                m.d.dma += [full.eq(0), keep.eq(0), count.eq(0)]
+        with m.If(full), m.If(self.c2h_tready):
+            m.d.dma += [full.eq(0), keep.eq(0), count.eq(0)]
         with m.Elif(taken.valid):
             end = taken.payload[8] | (count == self.size - 1)
             m.d.dma += [
