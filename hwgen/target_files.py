@@ -122,7 +122,8 @@ def _links(data: Table, where: str, problems: list[str]) -> Link | tuple[Link, .
         return link
     if "links" not in data:
         return None
-    return _objects(Link, data["links"], where, "links", problems)
+    links: tuple[Link, ...] = _objects(Link, data["links"], where, "links", problems)
+    return links
 
 
 def _objects(kind: type, tables: object, where: str, place: str, problems: list[str]) -> Any:
