@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ..backend.render import render
 from ..backend.verilog import board_top, build_number, link_module
 from ..errors import BuildError
 from ..gateware.board import identity
@@ -14,7 +15,6 @@ from .boundary import BoundaryStream, boundary_streams
 from .chain_top import CHANNEL, COUNTERS, KNOBS, channel_pins, channel_text, host_pins, memory_knobs, outside
 from .memory_top import MODEL, memory_values, model_text
 from .ports import STREAMS, Ports, read_ports
-from .render import render
 
 __all__ = ["ALONE", "alone_files"]
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields
 from itertools import accumulate
 from pathlib import Path
 
+from ..backend.render import render
 from ..errors import BuildError
 from ..plan.plan import Plan
 from .memory_top import KNOBS as MEMORY_KNOBS
 from .memory_top import MODEL, bus_pins, memory_values, model_text
 from .ports import STREAMS, Ports
-from .render import render
 from .surroundings import Setting
 
 __all__ = [

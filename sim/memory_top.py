@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..backend.render import render
 from ..plan.latency import MEMORY
 from ..plan.memory import AXI_ADDRESS, AXI_BITS, board_bytes
 from ..plan.plan import Plan
 from .ports import Ports, read_ports
-from .render import render
 from .surroundings import Setting, Surroundings
 
 __all__ = [

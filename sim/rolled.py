@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Shape
 
+from ..backend.render import render
 from ..backend.requests import stage_requests
 from ..errors import BuildError
 from ..gateware.array import Array
 from ..gateware.shape import ArrayShape
 from ..plan.plan import Plan
-from .render import render
 
 __all__ = ["RolledArray", "glue", "roll", "rolled_module"]
 
