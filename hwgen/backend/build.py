@@ -73,6 +73,7 @@ def build(
     from ..plan.describe import describe
     from .host import host_files  # loads Amaranth
     from .kept import Kept
+    from .projects import made_in, project_files, refusals
     from .verilog import build_number, emit_modules
 
     start = time.monotonic()
@@ -80,7 +81,7 @@ def build(
     progress(f"loading {source}")
     loaded = load_source(source, seed)
     progress("planning")
-    planned = _plan(loaded, cluster, plan)
+    planned, boards = _plan(loaded, cluster, plan)
     progress("emitting Verilog")
     modules = Kept(kept) if kept is not None else None
     emission = emit_modules(
@@ -89,13 +90,17 @@ def build(
         lambda k, of: progress("emitting Verilog: board", k, of),
     )
     verilog = emission.files
+    host = host_files(planned, modules)
+    sources = [*verilog, *(name for name in host if name.endswith(".v"))]
+    projects = project_files(planned, boards, build_number(planned), sources)
     files: dict[str, str | bytes] = {
         "plan.json": plan_to_json(planned),
         "plan.txt": describe(planned),
         "parameters.npz": pack(_parameter_tensors(planned, loaded.parameters)),
         "data.npz": pack({name: getattr(loaded.dataset, name) for name in TENSORS}),
         **verilog,
-        **host_files(planned, modules),
+        **host,
+        **projects,
     }
     number = f"0x{build_number(planned):08x}"
     manifest = {
@@ -117,6 +122,8 @@ def build(
         "modules_damaged": emission.damaged,
         "verilog_files": len(verilog),
         "verilog_bytes": sum(len(text.encode()) for text in verilog.values()),
+        "projects": made_in(projects),
+        "projects_refused": refusals(projects),
         **_predictions(planned),
     }
     progress(f"writing {out}")
@@ -125,19 +132,21 @@ def build(
     return result
 
 
-def _plan(loaded: Source, cluster: str | None, path: Path | None) -> Plan:
-    """The plan of a file, else the planner's."""
+def _plan(loaded: Source, cluster: str | None, path: Path | None) -> tuple[Plan, Cluster | None]:
+    """The plan of a file, else the planner's, and the boards that it is for."""
     if path is None:
         from ..plan.planner import plan_network
 
-        return plan_network(loaded.network, cluster=resolve_cluster(cluster, loaded.model))
+        boards = resolve_cluster(cluster, loaded.model)
+        return plan_network(loaded.network, cluster=boards), boards
     if cluster is not None:
         raise BuildError(
             f"--cluster {cluster} beside --plan {path}, which names its boards; give one of them"
         )
     from ..plan.file import plan_from_file, read_plan
 
-    return plan_from_file(read_plan(path), loaded.network)
+    file = read_plan(path)
+    return plan_from_file(file, loaded.network), file.cluster
 
 
 def resolve_cluster(spec: str | None, model: Model) -> Cluster | None:

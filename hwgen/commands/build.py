@@ -70,6 +70,8 @@ def _text(result: Mapping[str, Any], out: Path) -> str:
             f"occupancy {result['predicted_occupancy']:.1%}",
             *random,
             f"build {result['build']} written to {out} in {result['seconds']:.1f} s",
+            *(f"project: {out}/{folder}" for folder in result["projects"]),
+            *result["projects_refused"],
             f"simulate it: hwgen sim {out}",
         )
     )
