@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .target_fields import NAME, Fields, is_real, is_whole, shorten
 from .target_pins import ACTIVE, Pin
 
-__all__ = ["Held", "Pcie", "Socket", "position"]
+__all__ = ["PER_QUAD", "Held", "Pcie", "Socket", "position"]
 
 CLOCKS = ("MGTREFCLK0", "MGTREFCLK1")
 PER_QUAD = 4
@@ -23,13 +23,16 @@ class Socket:
 
     ``channels`` are their positions as AMD's tools name them ("X1Y12"), in the order in which links take them;
     ``clock`` their reference clock, a pair of pins of which ``source`` says which of the quad's two it is, in the quad
-    number ``quad`` (-1: that of the channels). Raises TargetError naming every wrong field.
+    number ``quad`` (-1: that of the channels). ``place`` counts the channels' quad among those that the package brings
+    out, from 0, which is how the tools number transceivers of 7-series parts (-1: not told). Raises TargetError naming
+    every wrong field.
     """
 
     channels: tuple[str, ...]
     clock: Pin
     source: str = "MGTREFCLK0"
     quad: int = -1
+    place: int = -1
 
     def __post_init__(self) -> None:
         fields = Fields(self, "socket")
@@ -49,6 +52,7 @@ class Socket:
         _pair(fields, "clock", self.clock)
         fields.choice("source", CLOCKS)
         fields.whole("quad", -1, 999)
+        fields.whole("place", -1, 11)
         fields.done()
 
     @property

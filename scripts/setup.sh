@@ -23,6 +23,7 @@ missing_packages() {
     command -v make >/dev/null || echo make
     command -v perl >/dev/null || echo perl           # Verilator is started by a Perl script
     command -v iverilog >/dev/null || echo iverilog
+    command -v tclsh >/dev/null || echo tcl           # the tests run scripts for vendors' tools
     command -v ccache >/dev/null || echo ccache       # rebuilding Verilator's runtime takes 10 s each time without
     has_header lz4.h || echo liblz4-dev               # FST waveforms
     has_header zlib.h || echo zlib1g-dev              # FST waveforms

@@ -210,5 +210,5 @@ def test_boards_of_a_chain_get_none(tmp_path):
 
 
 def test_no_project_for_boards_without_a_flow(build):
-    files = project_files(build.plan, Cluster((built_in("vc709"),)), 1, ["verilog/a.v"])
+    files = project_files(build.plan, Cluster((built_in("tang_mega_138k"),)), 1, ["verilog/a.v"])
     assert (files, project_files(build.plan, None, 1, [])) == ({}, {})

@@ -71,7 +71,8 @@ def test_the_sheet_of_a_board(run):
         "logic clock: 250 MHz; oscillators: system 100 MHz, user 156.25 MHz",
         "external memory: 8 GiB, 460 GB/s",
         "transceivers for cables: 8, each up to 28.21 Gb/s",
-        "pins: none told",
+        "pins: clock G31 F31 100 MHz (LVDS); reset L30 (LVCMOS18, active low); uart_tx B33 (LVCMOS18); uart_rx A28",
+        "|(LVCMOS18)",
         "usual link: 4 × 25.78125 Gb/s aurora, encoding 64b66b: 100 Gb/s of words each way, latency 300 cycles",
     ]
     told = " ".join(sources.split())

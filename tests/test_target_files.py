@@ -295,7 +295,7 @@ BOARD_FILES = [
       "device.lut_ram_bits, device.lut_ram, fill.dsp, fill.bram, fill.uram, fill.lut, fill.ff, link.lanes, "
       "link.gbps, link.encoding, link.adapter, link.latency, pins.clock, pins.standard, pins.reset, "
       "pins.uart_tx, pins.uart_rx, pins.leds, pcie.clock, pcie.reset, pcie.lanes, pcie.gtps, pcie.block, "
-      "sockets.channels, sockets.clock, sockets.source, sockets.quad, held.name, held.pin, held.level"]),
+      "sockets.channels, sockets.clock, sockets.source, sockets.quad, sockets.place, held.name, held.pin, held.level"]),
     ("name = 'a'\n[device]" + DEVICE + "[sources]\ndevice = 3", ["board a: sources.device = 3; give a text"]),
 ]  # fmt: skip
 

@@ -23,6 +23,7 @@ CLOCK, RESET = Pin(("A1", "A2"), mhz=156.25), Pin(("B1",), "LVCMOS18")
         (lambda: Socket(("X0Y0",), RESET), r"socket: clock = .*; give a Pin of two pins, .* and its mhz"),
         (lambda: Socket(("X0Y0",), CLOCK, "REF"), r"socket: source = 'REF'; give MGTREFCLK0 or MGTREFCLK1"),
         (lambda: Socket(("X0Y0",), CLOCK, quad=-2), r"socket: quad = -2; give an integer .*"),
+        (lambda: Socket(("X0Y0",), CLOCK, place=12), r"socket: place = 12; give an integer in -1\.\.11"),
         (lambda: Pcie(CLOCK, CLOCK, 8, 8.0, "X0Y0"), r"pcie: reset = .*; give a Pin of one pin and its standard"),
         (lambda: Pcie(CLOCK, RESET, 3, 8.0, "X0Y0"), r"pcie: lanes = 3; give 1, 2, 4, 8, 16"),
         (lambda: Pcie(CLOCK, RESET, 8, 7.0, "X0Y0"), r"pcie: gtps = 7.0; give 2.5, 5, 8"),

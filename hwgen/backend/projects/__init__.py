@@ -8,14 +8,15 @@ from pathlib import PurePosixPath
 from ...errors import TargetError
 from ...plan.plan import Plan
 from ...target import Cluster, Device
-from . import ecp5
+from . import ecp5, vivado
+from .aurora import FAMILIES
 from .job import Job, Maker
 
 __all__ = ["FLOWS", "REFUSED", "flow_of", "made_in", "project_files", "refusals"]
 
 REFUSED = "refused.txt"
 """Stands alone in the folder of a project that cannot be made, and says why."""
-FLOWS: dict[str, Maker] = {"ecp5": ecp5.files}
+FLOWS: dict[str, Maker] = {"ecp5": ecp5.files, "vivado": vivado.files}
 """What makes the files of a project, by the name of its flow."""
 
 
@@ -23,6 +24,8 @@ def flow_of(device: Device) -> str | None:
     """The flow of a device's tools, None if hwgen has none for it."""
     if (device.vendor, device.family) == ("lattice", "ecp5"):
         return "ecp5"
+    if device.vendor == "xilinx" and device.family in FAMILIES:
+        return "vivado"
     return None
 
 
@@ -33,12 +36,17 @@ def project_files(plan: Plan, cluster: Cluster | None, number: int, sources: Seq
     a text that says why.
     """
     files: dict[str, str] = {}
-    for index, board in enumerate(cluster.boards if cluster is not None else ()):
+    if cluster is None:
+        return files
+    ends = (None, *cluster.links, None)
+    for index, board in enumerate(cluster.boards):
         flow = flow_of(board.device)
         if flow is None:
             continue
         try:
-            made = FLOWS[flow](Job(plan, index, board, number, tuple(sources)))
+            made = FLOWS[flow](
+                Job(plan, index, board, number, tuple(sources), (ends[index], ends[index + 1]))
+            )
         except TargetError as error:
             made = {REFUSED: f"device {index}: no project: {error}\n"}
         files |= {f"device{index}/{flow}/{name}": text for name, text in made.items()}

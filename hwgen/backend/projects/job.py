@@ -10,17 +10,18 @@ from ...errors import TargetError
 from ...plan.budget import board_load
 from ...plan.plan import Plan
 from ...plan.rooms import deal, room_of
-from ...target import Board
+from ...target import Board, Link
 from ...target_pins import Pins
 
-__all__ = ["Expected", "Job", "Maker", "expected", "single_device"]
+__all__ = ["Expected", "Job", "Maker", "expected", "require_masters_here", "single_device"]
 
 
 @dataclass(frozen=True)
 class Job:
     """A project to make: of board ``index`` of a plan, which is ``board``, in the build of this ``number``.
 
-    ``sources`` are all Verilog files of the build, by path relative to it.
+    ``sources`` are all Verilog files of the build, by path relative to it; ``links`` the cables to the boards before
+    and behind it, None where there is none.
     """
 
     plan: Plan
@@ -28,6 +29,7 @@ class Job:
     board: Board
     number: int
     sources: tuple[str, ...]
+    links: tuple[Link | None, Link | None] = (None, None)
 
 
 Maker = Callable[[Job], dict[str, str]]
@@ -52,6 +54,15 @@ def expected(job: Job) -> Expected:
     return Expected(load.dsp, math.ceil(dealt.bram), dealt.luts + dealt.lut_ram, dealt.ffs)
 
 
+def require_masters_here(job: Job) -> None:
+    """Raises TargetError if the board keeps masters in external memory."""
+    if any(planned.storage.master != "here" for planned in job.plan.on(job.index)):
+        raise TargetError(
+            f"{job.board.name} keeps masters in external memory, for which the project has no controller; plan them "
+            'with master="here"'
+        )
+
+
 def single_device(job: Job, links: str) -> Pins:
     """The pins of a board that is alone and whose host is at a serial port.
 
@@ -61,11 +72,7 @@ def single_device(job: Job, links: str) -> Pins:
     name, pins = job.board.name, job.board.pins
     if len(job.plan.boards) > 1:
         raise TargetError(f"{name} is one of {len(job.plan.boards)} boards; {links}; build for one board")
-    if any(planned.storage.master != "here" for planned in job.plan.on(job.index)):
-        raise TargetError(
-            f"{name} keeps masters in external memory, for which the project has no controller; plan them "
-            'with master="here"'
-        )
+    require_masters_here(job)
     if pins is None:
         raise TargetError(f"{name} tells no pins; give its file a table [pins] (docs/boards.md)")
     if pins.uart_tx is None:
