@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from . import __version__
-from .commands import boards, build, doctor, plan, sim, train
+from .commands import boards, build, doctor, plan, sim, synth, train
 from .errors import HwgenError
 
 __all__ = ["FAULT", "SIGNALLED", "main"]
@@ -25,7 +25,7 @@ SIGNALLED = 128
 """Exit code after a signal is this and its number, as shells have it: 130 after Ctrl-C."""
 FAULT = 70
 """Exit code after a fault of hwgen's own (EX_SOFTWARE of sysexits.h)."""
-COMMANDS = (plan, build, sim, train, boards, doctor)
+COMMANDS = (plan, build, sim, synth, train, boards, doctor)
 STOPS = (signal.SIGTERM, signal.SIGHUP)
 """What ends a command as Ctrl-C does: tools are stopped, temporary files removed."""
 
@@ -45,8 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hwgen",
         description="Generates FPGA hardware that trains neural networks.",
-        epilog="Exit codes: 0 all equal, 1 hardware and reference differ, 2 wrong input, "
-        "3 a tool is missing or failed, 4 the hardware is stuck, 70 a fault of hwgen itself, 130 Ctrl-C.",
+        epilog="Exit codes: 0 done, all equal, 1 hardware and reference differ, or a design does not fit, 2 wrong "
+        "input, 3 a tool is missing or failed, 4 the hardware is stuck, 70 a fault of hwgen itself, 130 Ctrl-C.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"hwgen {__version__}")

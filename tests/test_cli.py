@@ -284,6 +284,9 @@ def test_doctor_json(run, monkeypatch, tmp_path):
         "iverilog": "not found",
         "vvp": "not found",
         "ccache": "not found",
+        "yosys": "not found",
+        "nextpnr-ecp5": "not found",
+        "ecppack": "not found",
         "lz4.h": "not found",
         "zlib.h": "not found",
     }

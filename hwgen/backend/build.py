@@ -73,7 +73,7 @@ def build(
     from ..plan.describe import describe
     from .host import host_files  # loads Amaranth
     from .kept import Kept
-    from .projects import made_in, project_files, refusals
+    from .projects import made_in, project_files, refusals, results_below
     from .verilog import build_number, emit_modules
 
     start = time.monotonic()
@@ -128,6 +128,8 @@ def build(
     }
     progress(f"writing {out}")
     written = {**files, MANIFEST: _json(manifest), RESULT: _json(result)}
+    if _read_json(out / MANIFEST) != manifest:
+        before += results_below(out)
     write_tree(out, written, remove=before)
     return result
 

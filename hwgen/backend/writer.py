@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from ..errors import BuildError
 
-__all__ = ["require_writable", "write_tree"]
+__all__ = ["move_directory", "require_writable", "staging", "write_tree"]
 
 PREFIX = ".hwgen-"
 """How the names of temporary directories begin."""
@@ -67,8 +67,8 @@ def _stays_below(name: str) -> bool:
 def _create(directory: Path, contents: Mapping[str, bytes]) -> None:
     made = _make_parents(directory.parent)
     try:
-        with _staging(directory.parent) as staging:
-            tree = staging / "tree"
+        with staging(directory.parent) as staged:
+            tree = staged / "tree"
             tree.mkdir()
             _write(tree, contents)
             tree.rename(directory)
@@ -85,8 +85,8 @@ def _update(directory: Path, contents: Mapping[str, bytes], remove: list[str]) -
     if not changed and not gone:
         _require_directory(directory)
         return
-    with _staging(directory) as staging:
-        new, old = staging / "new", staging / "old"
+    with staging(directory) as staged:
+        new, old = staged / "new", staged / "old"
         new.mkdir()
         old.mkdir()
         _write(new, changed)
@@ -163,15 +163,24 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 @contextmanager
-def _staging(parent: Path) -> Iterator[Path]:
+def staging(parent: Path) -> Iterator[Path]:
     """A temporary directory in ``parent``, so that moving out of it is a rename."""
     _require_directory(parent)
-    staging = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    staged = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     try:
-        yield staging
+        yield staged
     finally:
         with _uninterrupted():
-            shutil.rmtree(staging, ignore_errors=True)
+            shutil.rmtree(staged, ignore_errors=True)
+
+
+def move_directory(source: Path, target: Path) -> None:
+    """Moves a directory on its file system, whatever signal comes. Raises BuildError if that cannot be done."""
+    try:
+        with _uninterrupted():
+            source.rename(target)
+    except OSError as error:
+        raise BuildError(f"{target}: cannot be written ({error.strerror})") from None
 
 
 @contextmanager

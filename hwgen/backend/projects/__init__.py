@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from ...errors import TargetError
 from ...plan.plan import Plan
 from ...target import Cluster, Device
 from . import ecp5, vivado
 from .aurora import FAMILIES
-from .job import Job, Maker
+from .job import OUT, Job, Maker
 
-__all__ = ["FLOWS", "REFUSED", "flow_of", "made_in", "project_files", "refusals"]
+__all__ = ["FLOWS", "REFUSED", "flow_of", "made_in", "project_files", "refusals", "results_below"]
 
 REFUSED = "refused.txt"
 """Stands alone in the folder of a project that cannot be made, and says why."""
@@ -61,3 +61,14 @@ def made_in(files: dict[str, str]) -> list[str]:
 def refusals(files: dict[str, str]) -> list[str]:
     """Why projects among ``files`` could not be made, a line each."""
     return [text.strip() for path, text in files.items() if path.endswith(f"/{REFUSED}")]
+
+
+def results_below(build: Path) -> list[str]:
+    """Files that the tools of projects left in a build directory, by path below it: results of those projects alone."""
+    folders = [folder for flow in FLOWS for folder in build.glob(f"device*/{flow}/{OUT}")]
+    return [
+        path.relative_to(build).as_posix()
+        for folder in folders
+        for path in folder.rglob("*")
+        if path.is_file()
+    ]

@@ -16,17 +16,15 @@ from ...target_pins import Pins
 from .. import ecp5_registers
 from ..render import render
 from .ecp5_pll import clock_text, pll_of
-from .job import Expected, Job, expected, single_device
+from .job import OUT, Expected, Job, expected, single_device
 
 __all__ = [
-    "BAUD", "OUT", "PROJECT", "Part", "Project", "Step", "files", "part_of", "read_project", "steps", "texts",
+    "BAUD", "PROJECT", "Part", "Project", "Step", "files", "part_of", "read_project", "steps", "texts",
 ]  # fmt: skip
 
 TOP = "hwgen_ecp5"
 PROJECT = "project.json"
 REGISTERS = "ecp5_registers.py"
-OUT = "out"
-"""Folder of the results below a project's."""
 BAUD = 115_200
 """Of the serial port unless told otherwise: the default of host/train.py."""
 LINKS = (
@@ -124,8 +122,11 @@ def texts(project: Project, folder: str) -> dict[str, str]:
     }
 
 
-def steps(project: Project, folder: str, out: str, seed: int = 1) -> tuple[Step, ...]:
-    """The runs of the tools: project files in ``folder``, results in ``out``, both below the build directory."""
+def steps(project: Project, folder: str, out: str, seed: int = 1, pack: bool = True) -> tuple[Step, ...]:
+    """The runs of the tools: project files in ``folder``, results in ``out``, both below the build directory.
+
+    ``pack``: registers around multipliers are packed into them.
+    """
     part = part_of(project.part)
     netlist, packed, config, report, bits = (
         f"{out}/{name}"
@@ -133,7 +134,7 @@ def steps(project: Project, folder: str, out: str, seed: int = 1) -> tuple[Step,
     )
     logs = [f"{out}/{tool}.log" for tool in ("yosys", "nextpnr")]
     route = (
-        f"--{part.device}", "--package", part.package, "--speed", part.speed, "--json", packed,
+        f"--{part.device}", "--package", part.package, "--speed", part.speed, "--json", packed if pack else netlist,
         "--lpf", f"{folder}/pins.lpf", "--textcfg", config, "--report", report, "--seed", str(seed),
         "--freq", clock_text(Fraction(repr(project.clock_mhz))), "--timing-allow-fail", "--log", logs[1],
     )  # fmt: skip
@@ -144,7 +145,7 @@ def steps(project: Project, folder: str, out: str, seed: int = 1) -> tuple[Step,
             (netlist,),
             logs[0],
         ),
-        Step("python", (f"{folder}/{REGISTERS}", netlist, packed), (packed,)),
+        *([Step("python", (f"{folder}/{REGISTERS}", netlist, packed), (packed,))] if pack else []),
         Step("nextpnr-ecp5", ("--quiet", *route), (config, report), logs[1]),
         Step("ecppack", ("--compress", config, bits), (bits,)),
     )

@@ -11,7 +11,7 @@ from math import ceil, floor
 
 from ...errors import TargetError
 
-__all__ = ["Pll", "clock_text", "pll_of"]
+__all__ = ["Pll", "clock_text", "fastest_below", "pll_of"]
 
 INPUT_MHZ = (Fraction(8), Fraction(400))
 DETECTOR_MHZ = (Fraction(10), Fraction(400))
@@ -62,6 +62,11 @@ def pll_of(source_mhz: float, wanted_mhz: float) -> Pll:
             f"{_nearest(source, wanted)}"
         )
     return best
+
+
+def fastest_below(source: Fraction, limit: Fraction) -> Fraction | None:
+    """The fastest clock that can be made of an input of ``source`` MHz and is no faster than ``limit``."""
+    return max((clock for clock in _reachable(source) if clock <= limit), default=None)
 
 
 def clock_text(mhz: Fraction) -> str:

@@ -13,7 +13,10 @@ from ...plan.rooms import deal, room_of
 from ...target import Board, Link
 from ...target_pins import Pins
 
-__all__ = ["Expected", "Job", "Maker", "expected", "require_masters_here", "single_device"]
+__all__ = ["OUT", "Expected", "Job", "Maker", "expected", "require_masters_here", "single_device"]
+
+OUT = "out"
+"""Folder of what the tools make, below a project's."""
 
 
 @dataclass(frozen=True)
