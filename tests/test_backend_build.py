@@ -19,7 +19,8 @@ from hwgen.frontend.loader import load_source
 from hwgen.plan.serial import plan_from_json
 
 FILES = [
-    "data.npz", "host/device.json", "manifest.json", "parameters.npz", "plan.json", "plan.txt", "result.json",
+    "data.npz", "host/device.json", "hwgen.core", "manifest.json", "parameters.npz", "plan.json", "plan.txt",
+    "result.json",
     "verilog/conv1.v", "verilog/hwgen_core.v", "verilog/linear1.v",
 ]  # fmt: skip
 

@@ -201,7 +201,7 @@ def test_constraints_reach_every_pin_clock_and_crossing(made, name, index, tmp_p
 
 @pytest.mark.parametrize(("name", "index"), [("three", 1), ("arty_a7_100t", 0), ("vc709", 0), ("wide", 1)])
 def test_the_text_of_a_project(made, name, index):
-    for file in ("top.v", "pins.xdc", "timing.xdc", "build.tcl", "README.md"):
+    for file in ("top.v", "pins.xdc", "timing.xdc", "build.tcl", "project.tcl", "README.md"):
         text, golden = made(name)[f"device{index}/vivado/{file}"], GOLDEN / f"vivado_{name}_{file}"
         if os.environ.get("HWGEN_UPDATE_GOLDEN"):
             golden.write_text(text, encoding="utf-8")
@@ -231,7 +231,7 @@ def test_the_script_runs_to_the_bitstream(made, name, index, tmp_path):
     assert not (out / "unfinished.bit").exists()
     assert f"hwgen: {out / 'hwgen_vivado.bit'}" in run.output
     cores = run.names.count("create_ip")
-    assert cores == made(name)[f"device{index}/vivado/build.tcl"].count("\n  core ")
+    assert cores == made(name)[f"device{index}/vivado/project.tcl"].count("\nhwgen_core ")
     assert run.names.count("synth_ip") == cores
     sources = re.search(r"read_verilog \{(.*)\}", next(c for c in run.calls if c.startswith("read_verilog")))[
         1
@@ -289,11 +289,10 @@ def swapped(first, second):
         (lambda t: t.replace("  create_project -in_memory -part xc7vx690tffg1761-2\n", ""),
          "read_verilog before create_project"),
         (lambda t: t.replace("  read_verilog $files\n", ""), "synth_design without sources"),
-        (lambda t: t.replace("  read_xdc $constraints\n", ""), "pins.xdc|timing.xdc was not read|no such element"),
+        (lambda t: t.replace("  read_xdc $constraints\n", ""), "get_files: timing.xdc was not read"),
+        (lambda t: t.replace("$::hwgen_cores {", "$::hwgen_core {"), 'no such variable'),
         (lambda t: t.replace("  route_design\n", "  route_design\n  route_design\n"), "route_design twice"),
         (lambda t: t.replace("  opt_design\n", "  optimise_design\n"), "no command optimise_design"),
-        (lambda t: t.replace("-name $name -vendor", "-nam $name -vendor"), "create_ip: no option -nam"),
-        (lambda t: t.replace("core aurora_64b66b", "core aurora_64b66", 1), "no core aurora_64b66"),
         (lambda t: t.replace("-top hwgen_vivado -part xc7vx690tffg1761-2", "-top hwgen_vivado -part xc7a"),
          "synth_design for another part"),
     ],
@@ -306,6 +305,27 @@ def test_the_stand_in_refuses_what_vivado_would(made, tmp_path, edit, message):
     run = ran("vivado.tcl", path, tmp_path)
     assert run.code == 1
     assert re.search(message, run.output), run.output
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda t: t.replace("-name $name -vendor", "-nam $name -vendor"), "create_ip: no option -nam"),
+        (lambda t: t.replace("hwgen_core aurora_64b66b", "hwgen_core aurora_64b66"), "no core aurora_64b66"),
+        (lambda t: t.replace("get_files timing.xdc", "get_files times.xdc"), "get_files: times.xdc was not read"),
+        (lambda t: t.replace("CONFIG.C_START_QUAD [dict", "CONFIG.C_START_QUAD [dct"), ""),
+        (lambda t: t.replace("hwgen_core aurora_64b66b hwgen_aurora_down", "hwgen_core aurora_64b66b hwgen_aurora_up"),
+         "core hwgen_aurora_up twice"),
+    ],
+)  # fmt: skip
+def test_the_stand_in_refuses_cores_that_vivado_would(made, tmp_path, edit, message):
+    path = script(made, "wide", tmp_path, 1).parent / "project.tcl"
+    text = path.read_text()
+    assert edit(text) != text
+    path.write_text(edit(text))
+    run = ran("vivado.tcl", path.parent / "build.tcl", tmp_path)
+    assert run.code == 1
+    assert message in run.output
 
 
 def board(name, **changes):

@@ -16,7 +16,17 @@ from hwgen.backend.projects.aurora import series_of
 from hwgen.frontend.loader import load_source
 from hwgen.plan.planner import plan_network
 
-__all__ = ["Run", "build_directory", "device_module", "lint_top", "planned", "projects", "ran"]
+__all__ = [
+    "NUMBER",
+    "SOURCES",
+    "Run",
+    "build_directory",
+    "device_module",
+    "lint_top",
+    "planned",
+    "projects",
+    "ran",
+]
 
 STANDINS = Path(__file__).parent / "vendor"
 SOURCES = ("verilog/hwgen_device.v", "host/verilog/hwgen_uart.v")
@@ -81,10 +91,10 @@ def device_module(cluster, index):
 
 def core_modules(files, folder, cluster, index):
     """The cores that the script makes, by what it asks for."""
-    text, board = files[f"{folder}/build.tcl"], cluster.boards[index]
+    text, board = files[f"{folder}/project.tcl"], cluster.boards[index]
     found, series = [], series_of(board)
     for name, core, block in re.findall(
-        r"(?m)^  core (\w+) (\w+) \{\n(.*?)^  \}$", text, re.DOTALL | re.MULTILINE
+        r"^hwgen_core (\w+) (\w+) \{\n(.*?)^\}$", text, re.DOTALL | re.MULTILINE
     ):
         values = dict(re.findall(r"(\w+) \{([^}]*)\}", block))
         if name == "xdma":
@@ -133,13 +143,13 @@ class Run:
         return [call.split()[0] for call in self.calls]
 
 
-def ran(standin, script, folder, **settings):
-    """Runs a script under Tcl against a stand-in, from another directory than its own."""
+def ran(standin, script, folder, cwd=STANDINS, **settings):
+    """Runs a script under Tcl against a stand-in, from another directory than its own unless ``cwd`` says which."""
     record = folder / "calls.txt"
     command = ["tclsh", str(STANDINS / standin), str(record), str(script)]
     done = subprocess.run(
         command,
-        cwd=STANDINS.parent,
+        cwd=cwd,
         env={**os.environ, **settings},
         capture_output=True,
         text=True,

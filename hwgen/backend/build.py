@@ -74,6 +74,7 @@ def build(
     from .host import host_files  # loads Amaranth
     from .kept import Kept
     from .projects import made_in, project_files, refusals, results_below
+    from .projects.fusesoc import CORE, core_file
     from .verilog import build_number, emit_modules
 
     start = time.monotonic()
@@ -101,6 +102,7 @@ def build(
         **verilog,
         **host,
         **projects,
+        CORE: core_file(planned, boards, build_number(planned), sources, projects),
     }
     number = f"0x{build_number(planned):08x}"
     manifest = {

@@ -6,6 +6,7 @@ set here [file dirname [file normalize [info script]]]
 set base [file normalize [file join $here .. ..]]
 set out [file join $here out]
 set bitstream [file join $out hwgen_vivado.bit]
+set hwgen_core_options [list -dir [file join $out cores]]
 set sources {
   verilog/hwgen_device.v
   host/verilog/hwgen_uart.v
@@ -16,26 +17,6 @@ proc must_exist {paths} {
   foreach path $paths {
     if {![file isfile $path]} { error "$path is missing; build again" }
   }
-}
-
-# Makes a core with these properties; a value that the core does not keep is an error, not a warning. The quad goes
-# first, as the core offers lanes of that quad alone.
-proc core {name module properties} {
-  create_ip -name $name -vendor xilinx.com -library ip -module_name $module -dir [file join $::out cores]
-  if {[dict exists $properties C_START_QUAD]} {
-    set_property CONFIG.C_START_QUAD [dict get $properties C_START_QUAD] [get_ips $module]
-  }
-  set all {}
-  foreach {property value} $properties { lappend all CONFIG.$property $value }
-  set_property -dict $all [get_ips $module]
-  foreach {property value} $properties {
-    set kept [get_property CONFIG.$property [get_ips $module]]
-    if {$kept ne $value && !([string is double -strict $kept] && [string is double -strict $value] && $kept == $value)} {
-      error "$module: $property is $kept, not $value; this Vivado's $name cannot do it"
-    }
-  }
-  generate_target all [get_ips $module]
-  synth_ip [get_ips $module]
 }
 
 # The smallest slack in ns of all paths of one kind.
@@ -49,12 +30,16 @@ proc build {} {
   set files {}
   foreach source $::sources { lappend files [file join $::base $source] }
   set constraints [list [file join $::here pins.xdc] [file join $::here timing.xdc]]
-  must_exist [concat $files $constraints]
+  must_exist [concat $files $constraints [list [file join $::here project.tcl]]]
 
   create_project -in_memory -part xc7a100tcsg324-1
   read_verilog $files
   read_xdc $constraints
-  set_property USED_IN_SYNTHESIS false [get_files [file join $::here timing.xdc]]
+  uplevel #0 [list source [file join $::here project.tcl]]
+  foreach module $::hwgen_cores {
+    generate_target all [get_ips $module]
+    synth_ip [get_ips $module]
+  }
 
   synth_design -top hwgen_vivado -part xc7a100tcsg324-1
   report_utilization -file [file join $::out synthesis.rpt]
@@ -81,7 +66,7 @@ proc build {} {
 }
 
 file delete -force $out
-file mkdir $out
+file mkdir [file join $out cores]
 if {[catch build message]} {
   puts stderr "hwgen: $message"
   file delete -force $bitstream [file join $out unfinished.bit]

@@ -6,6 +6,7 @@ set here [file dirname [file normalize [info script]]]
 set base [file normalize [file join $here .. ..]]
 set out [file join $here out]
 set bitstream [file join $out hwgen_vivado.bit]
+set hwgen_core_options [list -dir [file join $out cores]]
 set sources {
   verilog/hwgen_device.v
   host/verilog/hwgen_uart.v
@@ -19,26 +20,6 @@ proc must_exist {paths} {
   }
 }
 
-# Makes a core with these properties; a value that the core does not keep is an error, not a warning. The quad goes
-# first, as the core offers lanes of that quad alone.
-proc core {name module properties} {
-  create_ip -name $name -vendor xilinx.com -library ip -module_name $module -dir [file join $::out cores]
-  if {[dict exists $properties C_START_QUAD]} {
-    set_property CONFIG.C_START_QUAD [dict get $properties C_START_QUAD] [get_ips $module]
-  }
-  set all {}
-  foreach {property value} $properties { lappend all CONFIG.$property $value }
-  set_property -dict $all [get_ips $module]
-  foreach {property value} $properties {
-    set kept [get_property CONFIG.$property [get_ips $module]]
-    if {$kept ne $value && !([string is double -strict $kept] && [string is double -strict $value] && $kept == $value)} {
-      error "$module: $property is $kept, not $value; this Vivado's $name cannot do it"
-    }
-  }
-  generate_target all [get_ips $module]
-  synth_ip [get_ips $module]
-}
-
 # The smallest slack in ns of all paths of one kind.
 proc slack {kind} {
   set paths [get_timing_paths -delay_type $kind -max_paths 1 -nworst 1]
@@ -50,45 +31,15 @@ proc build {} {
   set files {}
   foreach source $::sources { lappend files [file join $::base $source] }
   set constraints [list [file join $::here pins.xdc] [file join $::here timing.xdc]]
-  must_exist [concat $files $constraints]
+  must_exist [concat $files $constraints [list [file join $::here project.tcl]]]
 
   create_project -in_memory -part xcvu9p-flga2104-2L-e
   read_verilog $files
   read_xdc $constraints
-  set_property USED_IN_SYNTHESIS false [get_files [file join $::here timing.xdc]]
-  core aurora_64b66b hwgen_aurora_up {
-    C_START_QUAD {Quad_X1Y12}
-    C_START_LANE {X1Y48}
-    CHANNEL_ENABLE {X1Y48 X1Y49 X1Y50 X1Y51}
-    C_REFCLK_SOURCE {MGTREFCLK0_of_Quad_X1Y12}
-    C_GT_LOC_2 {2}
-    C_GT_LOC_3 {3}
-    C_GT_LOC_4 {4}
-    drp_mode {Disabled}
-    C_AURORA_LANES {4}
-    C_LINE_RATE {25.78125}
-    C_REFCLK_FREQUENCY {156.25}
-    C_INIT_CLK {125}
-    interface_mode {Framing}
-    dataflow_config {Duplex}
-    SupportLevel {1}
-  }
-  core aurora_64b66b hwgen_aurora_down {
-    C_START_QUAD {Quad_X1Y13}
-    C_START_LANE {X1Y52}
-    CHANNEL_ENABLE {X1Y52 X1Y53 X1Y54 X1Y55}
-    C_REFCLK_SOURCE {MGTREFCLK0_of_Quad_X1Y13}
-    C_GT_LOC_2 {2}
-    C_GT_LOC_3 {3}
-    C_GT_LOC_4 {4}
-    drp_mode {Disabled}
-    C_AURORA_LANES {4}
-    C_LINE_RATE {25.78125}
-    C_REFCLK_FREQUENCY {156.25}
-    C_INIT_CLK {125}
-    interface_mode {Framing}
-    dataflow_config {Duplex}
-    SupportLevel {1}
+  uplevel #0 [list source [file join $::here project.tcl]]
+  foreach module $::hwgen_cores {
+    generate_target all [get_ips $module]
+    synth_ip [get_ips $module]
   }
 
   synth_design -top hwgen_vivado -part xcvu9p-flga2104-2L-e
@@ -116,7 +67,7 @@ proc build {} {
 }
 
 file delete -force $out
-file mkdir $out
+file mkdir [file join $out cores]
 if {[catch build message]} {
   puts stderr "hwgen: $message"
   file delete -force $bitstream [file join $out unfinished.bit]

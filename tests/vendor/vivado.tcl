@@ -4,7 +4,7 @@
 # VENDOR_HOLD give the slack in ns ("" : no path); VENDOR_KEPT "NAME VALUE" a property that a core changes.
 lassign $argv record script
 set record [open $record w]
-array set state {project 0 verilog 0 cores {} generated {} synthesised {} done {}}
+array set state {project 0 verilog 0 cores {} generated {} synthesised {} done {} files {} xdc {} part {}}
 array set properties {}
 array set settings {VENDOR_FAIL "" VENDOR_SLACK 0.1 VENDOR_HOLD 0.01 VENDOR_KEPT ""}
 foreach name [array names settings] {
@@ -45,7 +45,8 @@ proc parse {name arguments valued flags least most} {
 proc readable {paths} {
   foreach path $paths {
     must [file isfile $path] "no file $path"
-    must [expr {$path ni $::state(done)}] "$path twice"
+    must [expr {$path ni $::state(files)}] "$path twice"
+    lappend ::state(files) $path
   }
 }
 
@@ -60,9 +61,17 @@ proc create_project args {
   call create_project $args
   lassign [parse create_project $args {-part} {-in_memory -force} 0 2] options
   must [expr {!$::state(project)}] "create_project twice"
-  must [regexp {^xc[a-z0-9]+-} [dict get $options -part]] "no part [dict get $options -part]"
   set ::state(project) 1
-  set ::state(part) [dict get $options -part]
+  if {[dict exists $options -part]} { choose [dict get $options -part] }
+}
+
+proc choose {part} {
+  must [regexp {^xc[a-z0-9]+-} $part] "no part $part"
+  set ::state(part) $part
+}
+
+foreach object {current_project current_fileset} {
+  proc $object {} "call $object {}; must \$::state(project) {$object before create_project}; return $object"
 }
 
 proc read_verilog args {
@@ -78,13 +87,23 @@ proc read_xdc args {
   lassign [parse read_xdc $args {-ref -cells} {-unmanaged} 1 1] options rest
   must $::state(project) "read_xdc before create_project"
   readable [lindex $rest 0]
-  set ::state(xdc) [lindex $rest 0]
+  lappend ::state(xdc) {*}[lindex $rest 0]
+}
+
+proc get_filesets args {
+  call get_filesets $args
+  must [expr {$args in {sources_1 constrs_1}}] "no fileset $args"
+  return $args
 }
 
 proc get_files args {
   call get_files $args
-  foreach path [lindex $args 0] { must [expr {$path in $::state(xdc)}] "get_files: $path was not read" }
-  return [lindex $args 0]
+  set found {}
+  foreach path $::state(xdc) {
+    if {[file tail $path] in [lindex $args 0]} { lappend found $path }
+  }
+  must [llength $found] "get_files: [lindex $args 0] was not read"
+  return $found
 }
 
 proc create_ip args {
@@ -92,7 +111,9 @@ proc create_ip args {
   lassign [parse create_ip $args {-name -vendor -library -version -module_name -dir} {} 0 0] options
   must $::state(project) "create_ip before create_project"
   must [expr {"synth_design" ni $::state(done)}] "create_ip after synth_design"
-  must [file isdirectory [file dirname [dict get $options -dir]]] "no directory for [dict get $options -dir]"
+  if {[dict exists $options -dir]} {
+    must [file isdirectory [dict get $options -dir]] "no directory [dict get $options -dir]"
+  }
   must [expr {[dict get $options -name] in {aurora_64b66b xdma}}] "no core [dict get $options -name]"
   set module [dict get $options -module_name]
   must [expr {$module ni $::state(cores)}] "core $module twice"
@@ -117,6 +138,7 @@ proc set_property args {
       lassign $::settings(VENDOR_KEPT) changed other
       if {$name eq "CONFIG.$changed"} { set value $other }
     }
+    if {$name eq "part" && $object eq "current_project"} { choose $value }
     set ::properties($object,$name) $value
   }
 }

@@ -19,7 +19,7 @@ from .ecp5_pll import clock_text, pll_of
 from .job import OUT, Expected, Job, expected, single_device
 
 __all__ = [
-    "BAUD", "PROJECT", "Part", "Project", "Step", "files", "part_of", "read_project", "steps", "texts",
+    "BAUD", "PROJECT", "TOP", "Part", "Project", "Step", "files", "part_of", "read_project", "steps", "texts",
 ]  # fmt: skip
 
 TOP = "hwgen_ecp5"

@@ -63,6 +63,7 @@ def files(job: Job) -> dict[str, str]:
     if project.links or project.host == "xdma":
         made[SUPPORT] = support_verilog(project.links, beats_of(project.board.pcie), project.init)
     made["build.tcl"] = _script(project, [f"{folder}/{name}" for name in made if name.endswith(".v")])
+    made["project.tcl"] = render("vivado/project.tcl.j2", device=job.index, cores=_cores(project))
     made["README.md"] = _readme(project)
     return made
 
@@ -284,7 +285,7 @@ def _cores(project: _Project) -> list[dict[str, Any]]:
 def _script(project: _Project, own: Sequence[str]) -> str:
     return render(
         "vivado/build.tcl.j2", device=project.job.index, build=f"0x{project.job.number:08x}", board=project.board.name,
-        part=project.board.device.part, top=TOP, sources=[*project.job.sources, *own], cores=_cores(project),
+        part=project.board.device.part, top=TOP, sources=[*project.job.sources, *own],
         clock=clock_text(project.clock),
     )  # fmt: skip
 
