@@ -102,7 +102,7 @@ def test_the_flow_of_vivado_makes_the_project(cluster, tmp_path):
         assert run.code == 0, run.output
         cores = files[f"device{index}/vivado/project.tcl"].count("\nhwgen_core ")
         assert run.names.count("create_ip") == cores > 0
-        names = [name for name in files if re.match(rf"device{index}/.*[.]v$", name)]
+        names = [name for name in files if re.match(rf"device{index}/.*/(top|support)[.]v$", name)]
         assert run.names.count("read_verilog") == len(SOURCES) + len(names)
         assert run.names.count("read_xdc") == 2
 

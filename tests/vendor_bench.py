@@ -68,14 +68,14 @@ def build_directory(folder, files):
     return folder
 
 
-def device_module(cluster, index):
-    """A device's module by its ports."""
+def device_module(cluster, index, host=None):
+    """A device's module by its ports; ``host`` "bytes" or "uart" is that of the first, None: what its project takes."""
     board, ends = cluster.boards[index], (None, *cluster.links, None)
     links = {side: link for side, link in zip(("up", "down"), ends[index : index + 2], strict=True) if link}
     ports = "input clk; input rst;"
     if index:
         name = f"hwgen_board{index}"
-    elif board.pcie is not None:
+    elif host == "bytes" or (host is None and board.pcie is not None):
         name = "hwgen_bytes"
         ports += "input [7:0] i__payload; input i__valid; output i__ready;"
         ports += "output [8:0] o__payload; output o__valid; input o__ready;"

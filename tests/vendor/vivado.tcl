@@ -216,6 +216,58 @@ proc write_bitstream args {
   must [expr {"route_design" in $::state(done)}] "write_bitstream before route_design"
 }
 
+# Packaging of a component, in a project on disk.
+proc add_files args {
+  call add_files $args
+  lassign [parse add_files $args {-fileset} {-norecurse} 1 1] options rest
+  must $::state(project) "add_files before create_project"
+  readable [lindex $rest 0]
+  set ::state(verilog) 1
+}
+
+proc update_compile_order args {
+  call update_compile_order $args
+  parse update_compile_order $args {-fileset} {} 0 0
+  must $::state(verilog) "update_compile_order without sources"
+}
+
+namespace eval ipx {
+  proc package_project args {
+    call ipx::package_project $args
+    lassign [parse ipx::package_project $args {-root_dir -vendor -library -taxonomy -set_current} {-import_files} 0 0] options
+    after ipx::package_project ""
+    must $::state(verilog) "ipx::package_project without sources"
+    must [info exists ::properties(current_fileset,top)] "ipx::package_project without a top"
+    set ::state(root) [dict get $options -root_dir]
+    must [file isdirectory $::state(root)] "no directory $::state(root)"
+  }
+
+  proc current_core {} {
+    call ipx::current_core {}
+    must [expr {"ipx::package_project" in $::state(done)}] "ipx::current_core before ipx::package_project"
+    return current_core
+  }
+
+  foreach {step earlier} {
+    create_xgui_files package_project
+    update_checksums create_xgui_files
+    check_integrity update_checksums
+    save_core check_integrity
+  } {
+    proc $step core "
+      call ipx::$step \$core
+      must \[string equal \$core current_core] {ipx::$step of no core}
+      after ipx::$step ipx::$earlier
+      if {{$step} eq {save_core}} { close \[open \[file join \$::state(root) component.xml] w] }
+    "
+  }
+}
+
+proc close_project {} {
+  call close_project {}
+  must [expr {"ipx::save_core" in $::state(done)}] "close_project before ipx::save_core"
+}
+
 proc unknown args { error "stand-in: no command [lindex $args 0]" }
 
 set argv0 $script

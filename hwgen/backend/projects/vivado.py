@@ -17,6 +17,7 @@ from .ecp5_pll import clock_text
 from .job import Job, expected, require_masters_here
 from .mmcm import Mmcm, mmcm_of
 from .vivado_cores import aurora_ports, beats_of, support_verilog, xdma_parameters
+from .vivado_ip import ip_files
 
 __all__ = ["BAUD", "TOP", "files"]
 
@@ -64,6 +65,8 @@ def files(job: Job) -> dict[str, str]:
         made[SUPPORT] = support_verilog(project.links, beats_of(project.board.pcie), project.init)
     made["build.tcl"] = _script(project, [f"{folder}/{name}" for name in made if name.endswith(".v")])
     made["project.tcl"] = render("vivado/project.tcl.j2", device=job.index, cores=_cores(project))
+    links = [(one.side, one.link) for one in project.links]
+    made |= ip_files(job, links, folder, [f"{folder}/{SUPPORT}"] if links else [])
     made["README.md"] = _readme(project)
     return made
 
