@@ -18,7 +18,12 @@ __all__ = ["CORE", "core_file"]
 CORE = "hwgen.core"
 """In the build directory itself: FuseSoC counts paths from its core file."""
 FILES = {
-    "vivado": {"/top.v": "verilogSource", "/support.v": "verilogSource", ".xdc": "xdc", "/project.tcl": "tclSource"},
+    "vivado": {
+        "/top.v": "verilogSource",
+        "/support.v": "verilogSource",
+        ".xdc": "xdc",
+        "/project.tcl": "tclSource",
+    },
     "ecp5": {"/top.v": "verilogSource", ".lpf": "LPF"},
 }
 """What of a project FuseSoC needs, by how names end, and what it calls it; in the order in which tools read them."""
