@@ -117,6 +117,21 @@ def test_the_flow_of_trellis_is_set_up(tmp_path):
     assert "ecppack" in text
 
 
+def test_the_flow_of_quartus_is_set_up(tmp_path):
+    cluster = Cluster.chain("de10_nano", 1)
+    build_directory(tmp_path, {**projects(cluster, tmp_path), CORE: core_of(cluster, tmp_path)})
+    root = set_up(tmp_path, 0, name_of(tmp_path))
+    text = "".join(path.read_text() for path in root.glob("**/*.tcl"))
+    for part in (
+        'FAMILY "Cyclone V"',
+        "DEVICE 5CSEBA6U23I7",
+        "TOP_LEVEL_ENTITY hwgen_quartus",
+        "timing.sdc",
+        "pins.tcl",
+    ):
+        assert part in text
+
+
 def test_chains_lint_every_board(tmp_path):
     core = yaml.safe_load(core_of(Cluster.chain("vc709", 3), tmp_path).partition("\n")[2])
     assert {name: target["toplevel"] for name, target in core["targets"].items()} == {

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from ...errors import TargetError
 from ...plan.plan import Plan
 from ...target import Cluster, Device
-from . import ecp5, vivado
+from . import ecp5, quartus, vivado
 from .aurora import FAMILIES
 from .job import OUT, Job, Maker
 
@@ -16,7 +16,7 @@ __all__ = ["FLOWS", "REFUSED", "flow_of", "made_in", "project_files", "refusals"
 
 REFUSED = "refused.txt"
 """Stands alone in the folder of a project that cannot be made, and says why."""
-FLOWS: dict[str, Maker] = {"ecp5": ecp5.files, "vivado": vivado.files}
+FLOWS: dict[str, Maker] = {"ecp5": ecp5.files, "quartus": quartus.files, "vivado": vivado.files}
 """What makes the files of a project, by the name of its flow."""
 
 
@@ -26,6 +26,8 @@ def flow_of(device: Device) -> str | None:
         return "ecp5"
     if device.vendor == "xilinx" and device.family in FAMILIES:
         return "vivado"
+    if device.vendor == "intel":
+        return "quartus"
     return None
 
 

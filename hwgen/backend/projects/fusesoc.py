@@ -11,7 +11,7 @@ from ... import __version__
 from ...plan.plan import Plan
 from ...target import Board, Cluster
 from ..render import render
-from . import ecp5, vivado
+from . import ecp5, quartus, vivado
 
 __all__ = ["CORE", "core_file"]
 
@@ -25,9 +25,11 @@ FILES = {
         "/project.tcl": "tclSource",
     },
     "ecp5": {"/top.v": "verilogSource", ".lpf": "LPF"},
+    "quartus": {"/top.v": "verilogSource", ".sdc": "SDC", "/pins.tcl": "tclSource"},
 }
 """What of a project FuseSoC needs, by how names end, and what it calls it; in the order in which tools read them."""
-TOOLS = {"vivado": "vivado", "ecp5": "trellis"}
+TOOLS = {"vivado": "vivado", "ecp5": "trellis", "quartus": "quartus"}
+TOPS = {"vivado": vivado.TOP, "ecp5": ecp5.TOP, "quartus": quartus.TOP}
 
 
 def core_file(
@@ -60,13 +62,15 @@ def _device(index: int, board: Board, flow: str, names: Sequence[str]) -> dict[s
     files = [(path, kind) for end, kind in FILES[flow].items() for path in names if path.endswith(end)]
     return {
         "index": index, "board": board.name, "tool": TOOLS[flow], "files": files,
-        "top": vivado.TOP if flow == "vivado" else ecp5.TOP, "options": _options(board, flow),
+        "top": TOPS[flow], "options": _options(board, flow),
     }  # fmt: skip
 
 
 def _options(board: Board, flow: str) -> list[tuple[str, str]]:
     if flow == "vivado":
         return [("part", board.device.part)]
+    if flow == "quartus":
+        return [("family", json.dumps(board.device.family)), ("device", board.device.part)]
     part = ecp5.part_of(board.device.part)
     route = [f"--{part.device}", "--package", part.package, "--speed", part.speed]
     return [("nextpnr_options", json.dumps([*route, "--freq", f"{board.device.clock_mhz:g}"]))]
