@@ -19,6 +19,7 @@ from ..target import Cluster
 from .arguments import spell
 from .nn import SGD, Layer
 from .nn import SoftmaxCrossEntropy as softmax_cross_entropy
+from .origin import Origin
 
 __all__ = ["RESERVED", "Model"]
 
@@ -34,7 +35,8 @@ class Model:
     as real arrays by name ("conv1" or "conv1.weight": [kh, kw, Cin/groups, Cout], "conv1.bias": [Cout];
     Linear: [1, 1, in, out]); what is not given is drawn from the seed. ``cluster`` is what the model runs on: a
     Cluster, or what :meth:`Cluster.parse` takes. Nothing is checked before :meth:`network`, which reports every
-    mistake at once.
+    mistake at once. Of an import, ``origins`` says by the same names whence the ``weights`` are, and ``problems`` what
+    is wrong with it.
     """
 
     input: tuple[int, ...]
@@ -45,10 +47,12 @@ class Model:
     weights: Mapping[str, object] = field(default_factory=dict)
     name: str | None = None
     cluster: Cluster | str | os.PathLike[str] | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
 
     def graph(self) -> Graph:
         """The model as a graph, mistakes noted in it."""
-        problems: list[str] = []
+        problems: list[str] = list(self.problems)
         shape = _input_shape(self.input, problems)
         layers = [
             layer if isinstance(layer, Layer) else _no_layer(layer)
