@@ -66,14 +66,19 @@ class FloatRun:
             peaks.note("w", weight)
             peaks.note("bias", bias)
 
-    def step(self, images: Floats, labels: Ints) -> float:
-        """One update from images [B, H, W, C] and labels [B]; the mean loss before it."""
+    def forward(self, images: Floats) -> Floats:
+        """The last stage's output [B, pixels, channels] of images [B, H, W, C]."""
         x = images.reshape(len(images), -1, images.shape[-1])
         for layer, peaks, (weight, bias) in zip(self._layers, self.peaks, self.parameters, strict=True):
             if x.shape[1] != layer.stage.window.pixels_in:
                 x = x.reshape(len(x), 1, -1)
             x = layer.forward(x, weight, bias)
             peaks.note("y", x)
+        return x
+
+    def step(self, images: Floats, labels: Ints) -> float:
+        """One update from images [B, H, W, C] and labels [B]; the mean loss before it."""
+        x = self.forward(images)
         logits = x.reshape(len(x), -1)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         p = powers / powers.sum(axis=1, keepdims=True)
