@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ __all__ = [
     "epoch_order",
     "quantise_images",
     "random_dataset",
+    "read_dataset",
     "split",
 ]
 
@@ -130,6 +133,29 @@ def digits(held_out: float = 0.2, seed: int = 0) -> Dataset:
 
     bunch = load_digits()
     return split(bunch.images[..., None] / 8.0 - 1.0, bunch.target, held_out, seed)
+
+
+def read_dataset(path: Path) -> Dataset:
+    """The samples of an .npz file: ``train_images`` and ``train_labels``, and held-out ``test_images`` and
+    ``test_labels`` if it has any. Raises DataError if it cannot be read or has other arrays."""
+    names = ("train_images", "train_labels", "test_images", "test_labels")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except OSError as error:
+        raise DataError(f"{path}: {(error.strerror or str(error)).lower()}; give an .npz file") from None
+    except (AttributeError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: no .npz file of arrays, or damaged ({error}); save it again") from None
+    if not set(names[:2]) <= found.keys() <= set(names) or ("test_images" in found) != (
+        "test_labels" in found
+    ):
+        have = ", ".join(found) or "no arrays"
+        raise DataError(
+            f"{path}: holds {have}; give {', '.join(names[:2])}, and {', '.join(names[2:])} or neither"
+        )
+    for name in names[2:]:
+        found.setdefault(name, found[name.replace("test", "train")][:0])
+    return Dataset(**found)
 
 
 def random_dataset(network: Network, samples: int, seed: int = 0, test_samples: int | None = None) -> Dataset:

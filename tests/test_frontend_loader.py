@@ -267,14 +267,11 @@ def test_files_that_cannot_be_read(tmp_path):
         (missing, f"{missing}: no such file or directory; {give}"),
         (folder, f"{folder}: is a directory; {give}"),
         (tmp_path / "a.txt", f"{tmp_path / 'a.txt'}: not a Python file; {give}"),
-        (
-            tmp_path / "a.onnx",
-            f"{tmp_path / 'a.onnx'}: .onnx files are not yet read; "
-            "write the network in Python: model = Model()",
-        ),
+        (tmp_path / "a.onnx", f"{tmp_path / 'a.onnx'}: no such file or directory; give an ONNX file"),
         (
             tmp_path / "a.pt",
-            f"{tmp_path / 'a.pt'}: .pt files are not yet read; write the network in Python: model = Model()",
+            f"{tmp_path / 'a.pt'}: .pt files are not read; load it in a .py file that sets "
+            "model = hwgen.from_torch(module, example_input), or export it to ONNX",
         ),
         (
             tmp_path / "null.py",

@@ -16,6 +16,7 @@ from ..data import Dataset
 from ..errors import BuildError
 from ..frontend.dsl import Model
 from ..frontend.loader import Source
+from ..frontend.training import Training
 from ..ir.initial import Parameters
 from ..plan.plan import Plan, StagePlan
 from ..plan.serial import plan_from_json, plan_to_json
@@ -57,13 +58,15 @@ def build(
     seed: int = 0,
     cluster: str | None = None,
     plan: Path | None = None,
+    training: Training | None = None,
     kept: Path | None = None,
     progress: Callable[..., None] = lambda text, done=None, total=None: None,
 ) -> dict[str, Any]:
-    """Builds the model of the Python file ``source`` into directory ``out``; the result of docs/result.md.
+    """Builds the model of the Python or ONNX file ``source`` into directory ``out``; the result of docs/result.md.
 
     ``cluster`` names the boards ("vc709*3", a cluster.toml; None: the model's own, else a device by itself).
     ``plan`` is a file that ``hwgen plan`` wrote: it says the boards, cuts and foldings, and ``cluster`` is not asked.
+    ``training`` says how to train the model of an ONNX file.
     ``kept`` is a directory of finished modules, which are not made again; so a build that was stopped goes on where
     it was. The same source, seed and cluster give the same files, except result.json, which says how long it took and
     how many modules were there. ``progress`` is told each step as it begins, and how many boards of how many are done.
@@ -80,7 +83,7 @@ def build(
     start = time.monotonic()
     before = _earlier_files(out)
     progress(f"loading {source}")
-    loaded = load_source(source, seed)
+    loaded = load_source(source, seed, training)
     progress("planning")
     planned, boards = _plan(loaded, cluster, plan)
     progress("emitting Verilog")

@@ -12,6 +12,7 @@ from typing import Any
 from ..toolchain import cache_directory
 from . import report
 from .cluster import add_cluster_argument
+from .training import add_source_argument, add_training_arguments, training
 
 __all__ = ["NAME", "add_arguments", "run"]
 
@@ -20,14 +21,14 @@ NAME = "build"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this command's arguments."""
-    parser.add_argument("source", metavar="SOURCE", type=Path, help="Python file that defines a model")
+    add_source_argument(parser)
     parser.add_argument(
         "-o", dest="out", metavar="DIR", type=Path, required=True, help="the build directory to write"
     )
     parser.add_argument(
         "--seed", type=report.seed, default=0, metavar="N", help="draws the first weights (default: 0)"
     )
-
+    add_training_arguments(parser)
     add_cluster_argument(parser)
     parser.add_argument(
         "--plan", metavar="FILE", type=Path, help="boards, cuts and foldings of a file that hwgen plan wrote"
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             cluster=arguments.cluster,
             plan=arguments.plan,
+            training=training(arguments),
             kept=cache_directory() / "modules",
             progress=progress,
         )

@@ -13,6 +13,7 @@ from .. import __version__
 from ..errors import TargetError
 from . import report
 from .cluster import add_cluster_argument
+from .training import add_source_argument, add_training_arguments, training
 
 if TYPE_CHECKING:
     from ..ir.stage import Network
@@ -27,7 +28,7 @@ MASTERS = ("here", "memory", "auto")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this command's arguments."""
-    parser.add_argument("source", metavar="SOURCE", type=Path, help="Python file that defines a model")
+    add_source_argument(parser)
     add_cluster_argument(parser)
     parser.add_argument(
         "-o", dest="out", metavar="FILE", type=Path, help="write the plan: hwgen build --plan FILE"
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="a row for every board, also where neighbours are equal"
     )
+    add_training_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -80,7 +82,7 @@ def _propose(arguments: argparse.Namespace, progress: report.Progress) -> Propos
     from ..plan.propose import propose, propose_for_rate
 
     progress(f"loading {arguments.source}")
-    source = load_source(arguments.source)
+    source = load_source(arguments.source, training=training(arguments))
     cluster = _cluster(arguments.cluster, source.model.cluster, arguments.source)
     network: Network = source.network
     if arguments.target_ips is not None:

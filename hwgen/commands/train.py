@@ -13,6 +13,7 @@ from typing import Any
 from .. import __version__
 from ..backend.writer import require_writable
 from . import report
+from .training import add_source_argument, add_training_arguments, training
 
 __all__ = ["NAME", "add_arguments", "run"]
 
@@ -21,7 +22,7 @@ NAME = "train"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds this command's arguments."""
-    parser.add_argument("source", metavar="SOURCE", type=Path, help="Python file that defines a model")
+    add_source_argument(parser)
     parser.add_argument(
         "--epochs", type=report.repeats, required=True, metavar="N", help="passes over the data"
     )
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", dest="out", metavar="DIR", type=Path, help="where to write result.json (default: nowhere)"
     )
+    add_training_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     with report.Progress() as progress:
         progress(f"loading {arguments.source}")
         with contextlib.redirect_stdout(sys.stderr):  # the model file may print
-            source = load_source(arguments.source, arguments.seed)
+            source = load_source(arguments.source, arguments.seed, training(arguments))
         start = time.monotonic()
         progress("training")
         trained = train(

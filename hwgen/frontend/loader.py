@@ -1,4 +1,4 @@
-"""Reading a model file: a Python file that defines ``model`` and, if it likes, ``data``."""
+"""Reading a model file: Python that defines ``model`` and, if it likes, ``data``; or ONNX."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from ..data import Dataset, random_dataset
+from ..data import Dataset, random_dataset, read_dataset
 from ..errors import DataError, HwgenError, ModelError
 from ..ir.initial import Parameters, given_parameters
 from ..ir.stage import Network
+from .calibrate import calibrate
 from .dsl import Model
+from .training import Training
 
 __all__ = ["RANDOM_BATCHES", "RANDOM_VALUES", "Source", "load_source"]
 
@@ -27,7 +29,7 @@ RANDOM_BATCHES = 8
 """Batches of random data for a file without ``data``; fewer where they would have more than RANDOM_VALUES."""
 RANDOM_VALUES = 1 << 24
 """Most values in random training images, unless one batch has more."""
-_IMPORTS_LATER = (".onnx", ".pt", ".pth", ".pt2")
+_OF_PYTORCH = (".pt", ".pth", ".pt2")
 _MODULE = "hwgen_model_file"
 Result = TypeVar("Result")
 
@@ -62,19 +64,24 @@ class Source:
         return random_dataset(self.network, samples, self.seed)
 
 
-def load_source(path: str | Path, seed: int = 0) -> Source:
-    """Execute a model file and lower what it defines.
+def load_source(path: str | Path, seed: int = 0, training: Training | None = None) -> Source:
+    """Execute a model file, or import an ONNX file, and lower what it defines.
 
     The file sets ``model = Model(...)`` and may set ``data``: a Dataset, or a function network -> Dataset; without
     it the data is random. It may import modules that lie beside it. ``seed`` draws the first weights, the random
-    data and the random bits of stochastic rounding.
+    data and the random bits of stochastic rounding. ``training`` says what an ONNX file does not; a Python file says it
+    itself.
 
     Raises ModelError or DataError, ``file:line: what; what to do``, if the file cannot be read or run or
     defines something else; ModelError with every mistake of the model; DataError with the first bad image or
     label.
     """
     path = Path(path)
+    if path.suffix == ".onnx":
+        return _imported(path, seed, training or Training())
     script = _Script(path)
+    if training is not None:
+        raise ModelError(f"{path}: sets {training.given()} itself; leave the option out, and change the file")
     with _beside(path.parent):
         names = script.run()
         model = _model(script, names)
@@ -84,14 +91,35 @@ def load_source(path: str | Path, seed: int = 0) -> Source:
     return Source(path, model, network, seed, dataset)
 
 
+def _imported(path: Path, seed: int, training: Training) -> Source:
+    from .onnx_import import model_from_onnx  # loads onnx
+
+    dataset = None if training.data is None else read_dataset(training.data)
+    model = model_from_onnx(path, optimizer=training.optimizer())
+    if training.calibrate is not None and dataset is None:
+        raise DataError(f"{path}: calibrate = {training.calibrate} without data; give --data FILE.npz, too")
+    try:
+        if training.calibrate is not None and dataset is not None:
+            images, labels = dataset.train_images, dataset.train_labels
+            model = calibrate(model, images, labels, seed=seed, batches=training.calibrate)
+        network = model.network(seed)
+    except ModelError as error:
+        raise ModelError([f"{path}: {problem}" for problem in error.problems]) from None
+    given_parameters(network, model.weights)
+    if dataset is not None:
+        dataset = _fitting(dataset, network, str(training.data))
+    return Source(path, model, network, seed, dataset)
+
+
 class _Script:
     """A user's file and where in it things stand."""
 
     def __init__(self, path: Path):
         self.path = path
-        if path.suffix in _IMPORTS_LATER:
+        if path.suffix in _OF_PYTORCH:
             raise ModelError(
-                f"{path}: {path.suffix} files are not yet read; write the network in Python: model = Model()"
+                f"{path}: {path.suffix} files are not read; load it in a .py file that sets "
+                "model = hwgen.from_torch(module, example_input), or export it to ONNX"
             )
         if path.suffix != ".py" and not path.is_dir():
             raise ModelError(f"{path}: not a Python file; give a .py file that sets model = Model(...)")
@@ -170,7 +198,6 @@ def _model(script: _Script, names: Mapping[str, object]) -> Model:
 
 
 def _dataset(script: _Script, names: Mapping[str, object], network: Network) -> Dataset:
-    batch = network.update.batch
     where = script.place("data")
     made = names["data"]
     what = "data is"
@@ -180,6 +207,12 @@ def _dataset(script: _Script, names: Mapping[str, object], network: Network) -> 
         what = "data(network) returns"
     if not isinstance(made, Dataset):
         raise DataError(f"{where}: {what} {_kind(made)}; give a Dataset or a function network -> Dataset")
+    return _fitting(made, network, where)
+
+
+def _fitting(made: Dataset, network: Network, where: str) -> Dataset:
+    """The samples in the network's format. Raises DataError, "where: ...", if they do not fit it or make no batch."""
+    batch = network.update.batch
     try:
         dataset = made.quantise(network)
     except DataError as error:
