@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import re
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,8 +17,10 @@ from hwgen import cli
 from hwgen.backend.build import load_build
 from hwgen.backend.projects import ecp5, made_in, project_files, refusals
 from hwgen.backend.projects.ecp5_pll import DETECTOR_MHZ, INPUT_MHZ, OSCILLATOR_MHZ, OUTPUT_MHZ, pll_of
+from hwgen.backend.requests import stage_requests
 from hwgen.errors import BuildError, TargetError
 from hwgen.frontend.loader import load_source
+from hwgen.plan.memories import memories
 from hwgen.plan.planner import plan_network
 from hwgen.target import Cluster, Link
 from hwgen.target_files import built_in
@@ -140,6 +144,47 @@ def test_the_top_is_legal_verilog(build):
         damaged = {**files, "device0/ecp5/top.v": files["device0/ecp5/top.v"].replace(*damage)}
         with pytest.raises(BuildError, match="verilator --lint-only failed"):
             lint(damaged, ecp5.TOP)
+
+
+YOSYS = """
+import sys
+from pyosys import libyosys
+design = libyosys.Design()
+for step in sys.argv[1:]:
+    libyosys.run_pass(step, design)
+"""
+
+
+@pytest.mark.parametrize("kind", ["block", "distributed"])
+def test_memories_lie_where_the_script_says(build, kind):
+    """The script on the last stage alone: Yosys finds every memory of the plan, by words, bits and ports."""
+    project = ecp5.read_project((build.path / "device0" / "ecp5" / "project.json").read_text())
+    assert {memory.kind for memory in project.memories} <= {"block", "distributed"}
+    asked = tuple(dataclasses.replace(memory, kind=kind) for memory in project.memories)
+    script = ecp5.texts(dataclasses.replace(project, memories=asked), "device0/ecp5")["synth.ys"]
+    planned = build.plan.stages[-1]
+    stage, tile = (request.name for request in reversed(stage_requests(build.plan, planned)))
+    read = [f"read_verilog verilog/{name}.v" for name in (tile, stage)]
+    steps = [line for line in script.splitlines() if not line.startswith(("#", "read_verilog"))]
+    assert (steps[0], steps[-1]) == (
+        f"synth_ecp5 -top {ecp5.TOP} -run begin:map_ram",
+        f"synth_ecp5 -top {ecp5.TOP} -run map_ram:",
+    )
+    steps = [line.replace(ecp5.TOP, stage) for line in steps]
+    steps[-1] = f"tee -q -o {kind}.log {steps[-1]}map_ffram"
+    command = [sys.executable, "-c", YOSYS, *read, *steps]
+    done = subprocess.run(command, cwd=build.path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-1000:]
+    log = (build.path / f"{kind}.log").read_text()
+    clocked = [memory for memory in memories(build.plan.network, planned) if not memory.asynchronous]
+    count = sum(memory.count for memory in clocked)
+    assert count > 15
+    assert len(re.findall(f"ram_style = {kind}' on memory", log)) == count
+    found = re.findall(r"mapping memory \S+ via \$__(\w+)", log)
+    tables = found.count("TRELLIS_DPR16X4_")
+    always = sum(memory.count for memory in memories(build.plan.network, planned) if memory.asynchronous)
+    assert tables == always + (count if kind == "distributed" else 0)
+    assert len(found) == always + count
 
 
 def primitive(name):

@@ -217,7 +217,9 @@ class StageEngine(wiring.Component):
             wiring.connect(m, after.argmax, before.argmax)
         store = None
         if shape.gradient:
-            store = Window(fold.geometry, stage.x.width, depths.store_rows, "backward")
+            store = Window(
+                fold.geometry, stage.x.width, depths.store_rows, "backward", self.plan.storage.samples
+            )
             m.submodules.store = store
             m.d.comb += store.allow.eq(1)
             x_sources.append(store.i)

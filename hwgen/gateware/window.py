@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from amaranth import *
+from amaranth.hdl import MemoryData
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -12,12 +13,14 @@ from ..plan.geometry import Geometry
 from .address import Banks, RasterAddress, Slots, TapAddress, turned, wrapped
 from .loops import Nest, flags_layout
 from .stream import lanes
+from .words import ram_style
 
 __all__ = ["Window"]
 
 
 class Window(wiring.Component):
-    """Holds ``rows`` row slots of a stream of images and reads every window of them, in order ``order``.
+    """Holds ``rows`` row slots of a stream of images, in memory of ``kind``, and reads every window of them, in order
+    ``order``.
 
     x lane p·pc + c of an op is channel c of the chunk at its position p, 0 outside the image (``inside`` bit
     p). Model: hwgen.ref.kernels.im2col. An op a cycle as soon as its pixels are written; latency ``latency``
@@ -30,8 +33,8 @@ class Window(wiring.Component):
 
     latency = 3
 
-    def __init__(self, geometry: Geometry, width: int, rows: int, order: str):
-        self.geometry, self.width, self.rows, self.order = geometry, width, rows, order
+    def __init__(self, geometry: Geometry, width: int, rows: int, order: str, kind: str = "auto"):
+        self.geometry, self.width, self.rows, self.order, self.kind = geometry, width, rows, order, kind
         self.banks = Banks(geometry, rows)
         self.word = lanes(geometry.pc, width)
         self.op_layout = data.StructLayout(
@@ -59,7 +62,9 @@ class Window(wiring.Component):
         readers = []
         writers = []
         for bank in range(banks.count):
-            memory = Memory(shape=self.word, depth=banks.depth, init=[])
+            memory = Memory(
+                MemoryData(shape=self.word, depth=banks.depth, init=[]), attrs=ram_style(self.kind)
+            )
             m.submodules[f"bank_{bank}"] = memory
             writers.append(memory.write_port())
             readers.append(memory.read_port())

@@ -12,6 +12,7 @@ from typing import Any
 from ...errors import TargetError
 from ...gateware.serial.uart import uart_divider
 from ...plan.codec import decode, encode
+from ...plan.kinds import memory_kinds
 from ...target_pins import Pins
 from .. import ecp5_registers
 from ..render import render
@@ -19,7 +20,7 @@ from .ecp5_pll import clock_text, pll_of
 from .job import OUT, Expected, Job, expected, single_device
 
 __all__ = [
-    "BAUD", "PROJECT", "TOP", "Part", "Project", "Step", "files", "part_of", "read_project", "steps", "texts",
+    "BAUD", "PROJECT", "TOP", "Kind", "Part", "Project", "Step", "files", "part_of", "read_project", "steps", "texts",
 ]  # fmt: skip
 
 TOP = "hwgen_ecp5"
@@ -48,6 +49,21 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Kind:
+    """The kind of memory, "block" or "distributed", of memories of so many words, bits and read ports."""
+
+    words: int
+    bits: int
+    reads: int
+    kind: str
+
+    @property
+    def enables(self) -> str:
+        """The parameter of Yosys's memory cell by which it is read with a clock, at every port."""
+        return f"{self.reads}'b{'1' * self.reads}"
+
+
+@dataclass(frozen=True)
 class Project:
     """All that the files of a project depend on. ``build`` is the build's number, ``clock_mhz`` the device clock."""
 
@@ -59,6 +75,7 @@ class Project:
     clock_mhz: float
     baud: int
     sources: tuple[str, ...]
+    memories: tuple[Kind, ...]
     expected: Expected
 
 
@@ -89,6 +106,7 @@ def files(job: Job) -> dict[str, str]:
     pins, device = single_device(job, LINKS), job.board.device
     project = Project(
         job.board.name, job.index, f"0x{job.number:08x}", device.part, pins, device.clock_mhz, BAUD, job.sources,
+        tuple(Kind(*shape, kind) for shape, kind in sorted(memory_kinds(job.plan, job.index, job.board).of.items())),
         expected(job),
     )  # fmt: skip
     folder = f"device{job.index}/ecp5"
@@ -118,7 +136,12 @@ def texts(project: Project, folder: str) -> dict[str, str]:
         "top.v": _top(project),
         "pins.lpf": _constraints(project),
         REGISTERS: Path(ecp5_registers.__file__).read_text(encoding="utf-8"),
-        "synth.ys": render("ecp5/synth.ys.j2", sources=[*project.sources, f"{folder}/top.v"], top=TOP),
+        "synth.ys": render(
+            "ecp5/synth.ys.j2",
+            sources=[*project.sources, f"{folder}/top.v"],
+            top=TOP,
+            memories=project.memories,
+        ),
     }
 
 

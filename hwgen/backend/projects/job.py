@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ...errors import TargetError
 from ...plan.budget import board_load
+from ...plan.kinds import memory_kinds
 from ...plan.plan import Plan
-from ...plan.rooms import deal, room_of
 from ...target import Board, Link
 from ...target_pins import Pins
 
@@ -51,10 +51,12 @@ class Expected:
 
 
 def expected(job: Job) -> Expected:
-    """The plan's numbers for the board of a job."""
+    """The plan's numbers for the board of a job, its memories in the kinds that a project asks for."""
     load = board_load(job.plan, job.index, job.board.device)
-    dealt = deal(room_of(job.board), [load])
-    return Expected(load.dsp, math.ceil(dealt.bram), dealt.luts + dealt.lut_ram, dealt.ffs)
+    taken = memory_kinds(job.plan, job.index, job.board).taken
+    return Expected(
+        load.dsp, math.ceil(taken.bram), load.luts + taken.lut + taken.tables, load.ffs + taken.ff
+    )
 
 
 def require_masters_here(job: Job) -> None:
