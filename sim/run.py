@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..backend.arrays import pack
+from ..backend.trained import parameter_tensors
+from ..backend.writer import write_tree
 from ..data import Dataset
 from ..errors import BuildError, DataError, MismatchError, ToolError, WatchdogError
 from ..ir.initial import Parameters
@@ -81,7 +84,7 @@ class SimOptions:
     random; ``cables`` are the conditions of a chain's links; ``device`` is the one board of it to simulate,
     against what crosses its links by the reference. ``batch`` samples make a batch, up to the plan's, which None is.
     ``timing`` False leaves out the two batches. ``rolled``: models for the arrays (see rolled), and their memories and
-    external memory read and written by the driver itself.
+    external memory read and written by the driver itself. ``weights`` is an .npz file for what was trained.
     """
 
     batches: int | None = None
@@ -100,6 +103,7 @@ class SimOptions:
     batch: int | None = None
     timing: bool = True
     rolled: bool = False
+    weights: Path | None = None
 
 
 def simulate(
@@ -175,6 +179,9 @@ def simulate(
         reference = Reference(network, build.parameters)
         verifier = Verifier(session, reference, results, streams, options.dump, boundary)
         accuracy = verifier.run()
+    if options.weights is not None:  # the verifier has found them in the hardware, too
+        trained = pack(parameter_tensors(network, reference.parameters))
+        write_tree(options.weights.parent, {options.weights.name: trained})
     comparison = verifier.comparison
     return {
         "compared": comparison.compared,

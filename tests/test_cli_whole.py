@@ -49,18 +49,23 @@ def test_another_process_builds_the_same_bytes(built, tmp_path):
 
 
 def test_sim_compares_and_train_is_its_twin(built, tmp_path):
-    code, out, err = command("sim", built, "--epochs", 2, "--eval", "--json")
+    code, out, err = command(
+        "sim", built, "--epochs", 2, "--eval", "--weights", tmp_path / "sim.npz", "--json"
+    )
     assert code == 0, err
     simulated = json.loads(out)
     assert simulated == json.loads((built / "result.json").read_text())
     assert simulated["compared"] > 0
     assert simulated["mismatched"] == 0
     assert (simulated["command"], simulated["hwgen"], simulated["seed"]) == ("sim", hwgen.__version__, 2)
-    code, out, err = command("train", write_model(tmp_path), "--epochs", 2, "--seed", 2, "--json")
+    options = ("--epochs", 2, "--seed", 2, "--weights", tmp_path / "train.npz", "--json")
+    code, out, err = command("train", write_model(tmp_path), *options)
     assert code == 0, err
     trained = json.loads(out)
     for key in ("batches", "samples", "accuracy", "seed"):
         assert simulated[key] == trained[key], key
+    assert (tmp_path / "sim.npz").read_bytes() == (tmp_path / "train.npz").read_bytes()
+    assert (tmp_path / "sim.npz").read_bytes() != (built / "parameters.npz").read_bytes()
     for hardware, reference in zip(simulated["stages"], trained["stages"], strict=True):
         counters = {name: hardware["counters"][name] for name in reference["counters"]}
         assert counters == reference["counters"], reference["name"]

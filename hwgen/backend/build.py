@@ -7,7 +7,7 @@ import json
 import time
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ from ..data import Dataset
 from ..errors import BuildError
 from ..frontend.dsl import Model
 from ..frontend.loader import Source
+from ..frontend.origin import Origin
 from ..frontend.training import Training
 from ..ir.initial import Parameters
 from ..plan.plan import Plan, StagePlan
 from ..plan.serial import plan_from_json, plan_to_json
 from ..target import Cluster
 from .arrays import pack, unpack
+from .trained import origins_from_json, origins_to_json, parameter_tensors
 from .writer import require_writable, write_tree
 
 __all__ = ["FORMAT", "MANIFEST", "RESULT", "Build", "build", "load_build", "resolve_cluster"]
@@ -30,6 +32,8 @@ FORMAT = 3
 """Version of the build directory's layout; another one is refused."""
 MANIFEST = "manifest.json"
 RESULT = "result.json"
+ORIGINS = "import.json"
+"""Names and layouts of the parameters in the model that was imported, for exports."""
 DATA_FILES = {"plan.json", "plan.txt", "parameters.npz", "data.npz"}
 """What every build has beside its Verilog."""
 TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -39,7 +43,8 @@ TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
 class Build:
     """A build directory in memory. ``files`` are the Verilog texts by path relative to ``path``.
 
-    ``parameters`` are the first ones, drawn or given; ``dataset`` is quantised; ``seed`` drew the parameters.
+    ``parameters`` are the first ones, drawn or given, ``origins`` those of an imported model; ``dataset`` is quantised;
+    ``seed`` drew the parameters.
     """
 
     path: Path
@@ -49,6 +54,7 @@ class Build:
     files: Mapping[str, str]
     seed: int
     manifest: Mapping[str, Any]
+    origins: Mapping[str, Origin] = field(default_factory=dict)
 
 
 def build(
@@ -100,13 +106,15 @@ def build(
     files: dict[str, str | bytes] = {
         "plan.json": plan_to_json(planned),
         "plan.txt": describe(planned),
-        "parameters.npz": pack(_parameter_tensors(planned, loaded.parameters)),
+        "parameters.npz": pack(parameter_tensors(planned.network, loaded.parameters)),
         "data.npz": pack({name: getattr(loaded.dataset, name) for name in TENSORS}),
         **verilog,
         **host,
         **projects,
         CORE: core_file(planned, boards, build_number(planned), sources, projects),
     }
+    if loaded.model.origins:
+        files[ORIGINS] = origins_to_json(loaded.model.origins)
     number = f"0x{build_number(planned):08x}"
     manifest = {
         "format": FORMAT,
@@ -185,9 +193,10 @@ def load_build(path: Path) -> Build:
         )
         dataset = Dataset(**unpack(contents["data.npz"]))
         files = {name: contents[name].decode() for name in contents if name.startswith("verilog/")}
+        origins = origins_from_json(contents[ORIGINS].decode()) if ORIGINS in contents else {}
     except (EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise BuildError(f"{path}: damaged ({type(error).__name__}: {error}); build again") from None
-    return Build(path, plan, parameters, dataset, files, manifest["seed"], manifest)
+    return Build(path, plan, parameters, dataset, files, manifest["seed"], manifest, origins)
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -250,15 +259,6 @@ def _earlier_files(out: Path) -> list[str]:
     if not isinstance(manifest, dict) or not isinstance(files := manifest.get("files"), dict):
         raise BuildError(f"{out}: not empty and no build directory; give a new directory with -o")
     return list(files)
-
-
-def _parameter_tensors(plan: Plan, parameters: Parameters) -> dict[str, Any]:
-    tensors = {}
-    for stage, weight, bias in zip(plan.network.stages, parameters.weights, parameters.biases, strict=True):
-        tensors[f"{stage.name}.weight"] = weight
-        if bias is not None:
-            tensors[f"{stage.name}.bias"] = bias
-    return tensors
 
 
 def _predictions(plan: Plan) -> dict[str, Any]:

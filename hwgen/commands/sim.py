@@ -68,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dump-tensors", type=Path, metavar="DIR", dest="dump", help="write every compared tensor"
     )
     parser.add_argument(
+        "--weights", type=Path, metavar="FILE.npz", help="write the trained weights, for hwgen export"
+    )
+    parser.add_argument(
         "--watchdog",
         type=report.positive,
         default=WATCHDOG_CYCLES,
@@ -160,6 +163,12 @@ def run(arguments: argparse.Namespace) -> int:
         require_writable(arguments.directory)
         if arguments.trace is not None:
             _require_new_file(arguments.trace)
+        if arguments.weights is not None:
+            if arguments.device is not None:
+                raise BuildError(
+                    f"--weights of board {arguments.device} alone; leave --device out for those of all"
+                )
+            _require_new_file(arguments.weights)
         try:
             result = _simulate(build, arguments, progress)
         except (MismatchError, WatchdogError) as error:
@@ -180,7 +189,7 @@ def _full_disk(arguments: argparse.Namespace) -> Path | None:
     """The first place that a simulation writes to and that has no space; the errors of tools do not tell."""
     from ..toolchain import cache_directory
 
-    own: list[Path | None] = [arguments.trace, arguments.dump]
+    own: list[Path | None] = [arguments.trace, arguments.dump, arguments.weights]
     places = [Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), cache_directory(), *own]
     for place in (place.absolute() for place in places if place is not None):
         there = next(path for path in (place, *place.parents) if path.exists())
@@ -212,6 +221,7 @@ def _simulate(build: Build, arguments: argparse.Namespace, progress: report.Prog
         stall=arguments.stall,
         trace=arguments.trace,
         dump=arguments.dump,
+        weights=arguments.weights,
         watchdog=arguments.watchdog,
         gradients=arguments.gradients,
         device=arguments.device,

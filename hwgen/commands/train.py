@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..backend.writer import require_writable
+from ..backend.arrays import pack
+from ..backend.trained import parameter_tensors
+from ..backend.writer import require_writable, write_tree
 from . import report
 from .training import add_source_argument, add_training_arguments, training
 
@@ -36,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", dest="out", metavar="DIR", type=Path, help="where to write result.json (default: nowhere)"
     )
+    parser.add_argument(
+        "--weights", type=Path, metavar="FILE.npz", help="write the trained weights, for hwgen export"
+    )
     add_training_arguments(parser)
 
 
@@ -46,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.out is not None:
         require_writable(arguments.out)
+    if arguments.weights is not None:
+        require_writable(arguments.weights.absolute().parent)
     with report.Progress() as progress:
         progress(f"loading {arguments.source}")
         with contextlib.redirect_stdout(sys.stderr):  # the model file may print
@@ -86,6 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
             for stage, counts in zip(source.network.stages, trained.counts, strict=True)
         ],
     }
+    if arguments.weights is not None:
+        content = pack(parameter_tensors(source.network, trained.parameters))
+        write_tree(arguments.weights.parent, {arguments.weights.name: content})
     if arguments.out is not None:
         report.write_result(arguments.out, result)
     report.show(result, _text(result), arguments.json)

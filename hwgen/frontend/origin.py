@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["LAYOUTS", "Origin"]
 
-Array = NDArray[np.generic]
+Scalar = TypeVar("Scalar", bound=np.generic)
 LAYOUTS = ("OIHW", "OI", "IO", "vector")
 """Weights of a convolution, of a fully connected layer by rows of outputs or of inputs, and biases."""
 
@@ -27,7 +28,7 @@ class Origin:
     layout: str
     order: tuple[int, ...] | None = None
 
-    def restore(self, values: Array) -> Array:
+    def restore(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
         """Parameters of hwgen, [kh, kw, Cin/groups, Cout] or [Cout], as the imported model has them."""
         if self.layout == "vector":
             return values.reshape(self.shape)
