@@ -100,17 +100,16 @@ def test_an_oscillator_at_the_devices_clock_needs_no_pll(folder):
 
 
 def test_clocks_of_the_pll():
-    made = {clock for clock in range(1, 400) if has_pll(Fraction(50), Fraction(clock))}
-    wanted = {
-        clock
-        for clock in range(1, 400)
-        for n in range(1, 11)
-        for m in range(1, 513)
-        if DETECTOR_MHZ[0] <= Fraction(50, n) <= DETECTOR_MHZ[1]
-        and OSCILLATOR_MHZ[0] <= Fraction(50 * m, n) <= OSCILLATOR_MHZ[1]
-        and (c := Fraction(50 * m, n) / clock).denominator == 1
-        and 1 <= c <= 512
+    clocks = range(1, 400)
+    made = {clock for clock in clocks if has_pll(Fraction(50), Fraction(clock))}
+    oscillators = {
+        Fraction(50 * multiply, divide)
+        for divide in range(1, 513)
+        for multiply in range(1, 513)
+        if DETECTOR_MHZ[0] <= 50 / divide <= DETECTOR_MHZ[1]
+        and OSCILLATOR_MHZ[0] <= 50 * multiply / divide <= OSCILLATOR_MHZ[1]
     }
+    wanted = {clock for clock in clocks for one in oscillators if one % clock == 0 and one / clock <= 512}
     assert made == wanted
     assert 100 in made
     assert 399 not in made

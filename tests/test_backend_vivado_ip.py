@@ -8,6 +8,7 @@ from hwgen.sim.lint import lint, read_waivers
 from vendor_bench import build_directory, device_module, projects, ran
 
 from hwgen.errors import BuildError
+from hwgen.gateware.serial.frames import BYTE
 from hwgen.target import Cluster
 
 CASES = {
@@ -75,6 +76,12 @@ def test_every_port_but_one_is_of_an_interface(folder, name):
     assert sorted(one for names in associated for one in names.split(":")) == sorted(streams)
     if index == 0:
         assert (streams["s_axis"], streams["m_axis"]) == (least | {"TREADY"}, least | {"TREADY", "TLAST"})
+
+
+def test_the_last_byte_of_an_answer_has_tlast(folder):
+    _, _, files = case(folder, "alone")
+    assert (BYTE["data"].offset, BYTE["last"].offset) == (0, 8)
+    assert ".o__payload({m_axis_tlast, m_axis_tdata})" in files["device0/vivado/ip.v"]
 
 
 @pytest.mark.parametrize("name", CASES)

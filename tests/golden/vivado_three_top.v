@@ -134,10 +134,11 @@ module hwgen_vivado (
   wire [63:0] down_tx_tdata, down_rx_tdata;
   wire [7:0] down_tx_tkeep;
   wire down_rx_tlast, down_rx_tvalid, down_pll_lock, down_pma_init, down_reset_pb;
-  // In the quad of the other link's core, whose PLL, clocks and resets it takes.
+  // In the quad of the other link's core, whose PLL and clocks it takes, and the resets of those. Not the other core's
+  // own reset, which a neighbour that goes away sets off.
   assign down_clk = up_clk;
   assign down_pma_init = up_gt_reset;
-  assign down_reset_pb = up_core_rst;
+  assign down_reset_pb = up_reset_pb;
   hwgen_aurora_down down_core (
     .s_axi_tx_tdata(down_tx_tdata),
     .s_axi_tx_tkeep(down_tx_tkeep),

@@ -50,7 +50,7 @@ module hwgen_vivado (
     else init_settled <= {init_settled[2:0], 1'b1};
   wire init_rst = ~init_settled[3];
 
-  // The link towards the host: 4 of 25.7812 Gb/s.
+  // The link towards the host: 4 of 25.78125 Gb/s.
   wire up_clk, up_core_rst, up_channel_up, up_tx_tlast, up_tx_tvalid, up_tx_tready;
   wire [255:0] up_tx_tdata, up_rx_tdata;
   wire [31:0] up_tx_tkeep;
@@ -106,7 +106,7 @@ module hwgen_vivado (
     .m_axi_rx_tdata(up_rx_tdata), .m_axi_rx_tlast(up_rx_tlast), .m_axi_rx_tvalid(up_rx_tvalid)
   );
 
-  // The link away from the host: 4 of 25.7812 Gb/s.
+  // The link away from the host: 4 of 25.78125 Gb/s.
   wire down_clk, down_core_rst, down_channel_up, down_tx_tlast, down_tx_tvalid, down_tx_tready;
   wire [255:0] down_tx_tdata, down_rx_tdata;
   wire [31:0] down_tx_tkeep;

@@ -122,7 +122,7 @@ def _room(board: Board, link: Link, made: Sequence[Aurora]) -> tuple[int, Socket
         if left[-1] >= link.lanes and equal:
             return number, socket, taken
     raise TargetError(
-        f"{board.name} has a link of {link.lanes} lanes at {link.gbps:g} Gb/s for which no socket has room: "
+        f"{board.name} has a link of {link.lanes} lanes at {link.gbps:.9g} Gb/s for which no socket has room: "
         f"{', '.join(map(str, left))} left in its sockets, which links of another rate cannot share; give links of "
         "fewer lanes or of one rate"
     )

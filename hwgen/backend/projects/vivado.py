@@ -149,7 +149,7 @@ def _top(project: _Project) -> str:
 def _links(project: _Project) -> list[dict[str, Any]]:
     return [
         {
-            "side": one.side, "lanes": one.link.lanes, "width": one.link.width, "gbps": f"{one.link.gbps:g}",
+            "side": one.side, "lanes": one.link.lanes, "width": one.link.width, "gbps": f"{one.link.gbps:.9g}",
             "module": one.module, "adapter": f"hwgen_aurora_adapter{one.link.width}", "master": one.master,
             "shares": any(other.master == one.side for other in project.links), "channels": " ".join(one.channels),
             "connections": aurora_ports(one, any(other.master == one.side for other in project.links)),
