@@ -7,7 +7,18 @@ from __future__ import annotations
 
 import importlib
 
-__all__ = ["Cluster", "Dataset", "Formats", "Link", "Model", "Q", "__version__", "calibrate", "nn"]
+__all__ = [
+    "Cluster",
+    "Dataset",
+    "Formats",
+    "Link",
+    "Model",
+    "Q",
+    "__version__",
+    "calibrate",
+    "from_torch",
+    "nn",
+]
 
 __version__ = "0.1.0"
 
@@ -19,6 +30,7 @@ _HOMES = {
     "Model": "hwgen.frontend.dsl",
     "Q": "hwgen.numeric",
     "calibrate": "hwgen.frontend.calibrate",
+    "from_torch": "hwgen.frontend.torch_import",
 }
 
 

@@ -134,6 +134,10 @@ class Chain:
         if self.view is not None and (self.view.places is not None or len(self.view.dims) != len(behind)):
             return False
         self._check(None, bias, shape)
+        if bias.frozen != last.frozen:
+            self.say(
+                f"{bias} is frozen and the weights are not, or they are; hwgen freezes a whole layer: freeze both"
+            )
         self._layers[-1] = replace(last, op=replace(last.op, bias=True))
         self._keep(f"{last.name}.bias", bias, bias.values.reshape(-1), "vector", None)
         return True
