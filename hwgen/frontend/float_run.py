@@ -68,13 +68,19 @@ class FloatRun:
 
     def forward(self, images: Floats) -> Floats:
         """The last stage's output [B, pixels, channels] of images [B, H, W, C]."""
+        return self.outputs(images)[-1]
+
+    def outputs(self, images: Floats) -> list[Floats]:
+        """The outputs [B, pixels, channels] of every stage."""
         x = images.reshape(len(images), -1, images.shape[-1])
+        found = []
         for layer, peaks, (weight, bias) in zip(self._layers, self.peaks, self.parameters, strict=True):
             if x.shape[1] != layer.stage.window.pixels_in:
                 x = x.reshape(len(x), 1, -1)
             x = layer.forward(x, weight, bias)
             peaks.note("y", x)
-        return x
+            found.append(x)
+        return found
 
     def step(self, images: Floats, labels: Ints) -> float:
         """One update from images [B, H, W, C] and labels [B]; the mean loss before it."""
