@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from . import __version__
-from .commands import boards, build, check, doctor, export, plan, sim, synth, train
+from .commands import boards, build, check, doctor, export, ops, plan, sim, synth, train
 from .errors import HwgenError
 
 __all__ = ["FAULT", "SIGNALLED", "main"]
@@ -25,7 +25,7 @@ SIGNALLED = 128
 """Exit code after a signal is this and its number, as shells have it: 130 after Ctrl-C."""
 FAULT = 70
 """Exit code after a fault of hwgen's own (EX_SOFTWARE of sysexits.h)."""
-COMMANDS = (check, plan, build, sim, synth, train, export, boards, doctor)
+COMMANDS = (check, ops, plan, build, sim, synth, train, export, boards, doctor)
 STOPS = (signal.SIGTERM, signal.SIGHUP)
 """What ends a command as Ctrl-C does: tools are stopped, temporary files removed."""
 

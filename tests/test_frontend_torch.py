@@ -2,6 +2,7 @@
 
 import random
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from hwgen.backend.build import load_build
 from hwgen.backend.trained import framework_tensors, parameter_tensors, real_tensors
 from hwgen.errors import HwgenError, ModelError
 from hwgen.frontend.float_run import FloatRun
+from hwgen.frontend.loader import load_source
 from hwgen.frontend.onnx_import import model_from_onnx
 from hwgen.ir.initial import real_parameters
 from hwgen.ref.executor import Reference
 
+ROOT = Path(__file__).parent.parent
 CHAIN = "networks are chains without branches so far: let one layer follow another"
 
 
@@ -170,6 +173,17 @@ def test_a_model_file_and_its_state_dict(run, tmp_path):
     first = nn.Sequential(nn.Conv2d(2, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(60, 4))
     for name, parameter in first.state_dict().items():
         assert (net.state_dict()[name] - parameter).abs().max() < 2.0**-25
+
+
+def test_the_example_of_the_documentation_runs(tmp_path):
+    page = (ROOT / "docs" / "import.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "net.py").write_text(block)
+    stages = load_source(tmp_path / "net.py").network.stages
+    assert [(stage.name, stage.out_shape) for stage in stages] == [
+        ("conv_0", (6, 6, 8)),
+        ("linear_3", (1, 1, 10)),
+    ]
 
 
 def test_frozen_parameters_make_frozen_layers():

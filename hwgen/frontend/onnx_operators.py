@@ -269,7 +269,6 @@ ALTERNATIVES: Mapping[str, str] = {
     "BatchNormalization": _NORM,
     "Clip": _RELU,
     "Concat": "networks are chains so far: join channels in one Conv",
-    "Conv1D": "the nearest is Conv over [N, C, 1, L]",
     "ConvTranspose": "the nearest is Conv",
     "DequantizeLinear": _QUANTISED,
     "Div": _INPUT,

@@ -101,12 +101,13 @@ Op = Conv2d | Linear | ReLU | MaxPool2d | Flatten | SoftmaxCrossEntropy | Unknow
 class OpInfo:
     """What the passes know of an operation.
 
-    ``prefix`` starts the names of unnamed nodes; ``onnx`` is the ONNX operator; ``slot`` says where fusion
-    puts it: "matrix" starts a stage, "relu" and "pool" follow it, "reshape" vanishes, "loss" ends the model.
+    ``prefix`` starts the names of unnamed nodes; ``onnx`` and ``torch`` are the operators there; ``slot`` says where
+    fusion puts it: "matrix" starts a stage, "relu" and "pool" follow it, "reshape" vanishes, "loss" ends the model.
     """
 
     prefix: str
     onnx: str
+    torch: str
     slot: str
     infer: Callable[[Any, Shape], Inferred]
 
@@ -181,11 +182,11 @@ def _loss(op: SoftmaxCrossEntropy, shape: Shape) -> Inferred:
 
 
 OPS: dict[type, OpInfo] = {
-    Conv2d: OpInfo("conv", "Conv", "matrix", _conv),
-    Linear: OpInfo("linear", "Gemm", "matrix", _linear),
-    ReLU: OpInfo("relu", "Relu", "relu", lambda op, shape: (shape, [])),
-    MaxPool2d: OpInfo("pool", "MaxPool", "pool", _pool),
-    Flatten: OpInfo("flatten", "Flatten", "reshape", _flatten),
-    SoftmaxCrossEntropy: OpInfo("loss", "SoftmaxCrossEntropyLoss", "loss", _loss),
-    Unknown: OpInfo("unknown", "", "unknown", lambda op, shape: (None, [])),
+    Conv2d: OpInfo("conv", "Conv", "conv2d", "matrix", _conv),
+    Linear: OpInfo("linear", "Gemm", "linear", "matrix", _linear),
+    ReLU: OpInfo("relu", "Relu", "relu", "relu", lambda op, shape: (shape, [])),
+    MaxPool2d: OpInfo("pool", "MaxPool", "max_pool2d", "pool", _pool),
+    Flatten: OpInfo("flatten", "Flatten", "flatten", "reshape", _flatten),
+    SoftmaxCrossEntropy: OpInfo("loss", "SoftmaxCrossEntropyLoss", "cross_entropy", "loss", _loss),
+    Unknown: OpInfo("unknown", "", "", "unknown", lambda op, shape: (None, [])),
 }
