@@ -97,7 +97,6 @@ def synthesize(path: Path, options: SynthOptions, progress: Callable[..., None])
             result["bitstream"] = f"{folder}/{OUT}/{BITS}"
         except SynthesisError as error:
             failure = error
-            (out / BITS).unlink(missing_ok=True)
             result |= {"error": str(error), "exit_code": error.exit_code}
         for name in HANDED_ON:
             (out / name).unlink(missing_ok=True)
