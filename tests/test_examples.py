@@ -11,6 +11,8 @@ from hwgen import Model, nn
 from hwgen.errors import ModelError
 from hwgen.frontend.loader import load_source
 from hwgen.passes.convolutions import convolutions
+from hwgen.plan.planner import plan_network
+from hwgen.target import Cluster
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -99,3 +101,12 @@ def test_a_large_network_loads_fast_and_lean():
     assert given == "None"
     assert float(seconds) < 20, "about 0.5 s on an idle machine"
     assert int(megabytes) < 300
+
+
+def test_the_network_of_the_demonstration_fits_its_board():
+    plan = plan_network(network_of("digits_small"), cluster=Cluster.parse("ulx3s_85f"))
+    assert (plan.multipliers, plan.prediction.cycles_per_sample) == (42, 512)
+    assert (
+        "hwgen build examples/digits_small.py --cluster ulx3s_85f"
+        in (EXAMPLES.parent / "Makefile").read_text()
+    )
