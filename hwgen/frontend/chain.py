@@ -115,8 +115,7 @@ class Chain:
             return self.lose()
         order = self._flatten()
         if order is not None:
-            there, values = values, np.empty_like(values)
-            values[order] = there
+            values = np.take(values.T, np.argsort(order), axis=1).T
         op = ops.Linear(count, out, bias is not None)
         return self._weighted(op, weight, bias, values[None, None], "OI" if transposed else "IO", order)
 
@@ -213,7 +212,7 @@ class Chain:
             self.view = View.of_output(image)
 
     def _keep(self, key: str, tensor: Tensor, values: Array, layout: str, order: Array | None) -> None:
-        self._weights[key] = values.astype(np.float64)
+        self._weights[key] = values
         if tensor.name:
             self._used[tensor.name] = self._where
             places = None if order is None else tuple(order.tolist())
@@ -221,7 +220,7 @@ class Chain:
 
     def _wide(self, values: Array) -> Q | None:
         """A format for weights that clip in the default one, else None."""
-        peak = float(np.abs(values.astype(np.float64)).max(initial=0.0))
+        peak = max(float(values.max(initial=0)), -float(values.min(initial=0)))
         default = self._formats.weight_format()
         return None if round(math.ldexp(peak, default.frac)) <= default.max else point(default.width, peak)
 
