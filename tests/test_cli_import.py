@@ -1,6 +1,8 @@
 """The command line with ONNX files: what is said of the training, data, calibration."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -102,3 +104,14 @@ def test_options_that_do_not_fit(run, tmp_path, source):
         code, _, err = run("train", model, "--epochs", 1, f"--lr={rate}")
         assert code == 2
         assert f"{rate!r}; give a number above 0" in err
+
+
+def test_only_an_import_loads_what_it_needs(source):
+    """Models in Python need neither onnx nor PyTorch."""
+    code = (
+        "import sys\nfrom hwgen import cli\n"
+        f"assert cli.main(['train', {str(source)!r}, '--epochs', '1']) == 0\n"
+        "assert cli.main(['ops']) == 0\n"
+        "sys.exit(sum(name in sys.modules for name in ('onnx', 'torch', 'onnxruntime', 'safetensors')))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

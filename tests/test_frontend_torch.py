@@ -2,6 +2,7 @@
 
 import random
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,18 @@ def test_pytorch_and_hwgen_compute_the_same(seed):
     with torch.no_grad():
         wanted = module(torch.from_numpy(images.copy())).numpy()
     assert np.array_equal(forward(model, images), wanted)
+
+
+@pytest.mark.parametrize("kernel", [(2, 4), (4, 1), (3, 2)])
+def test_the_same_size_with_even_kernels(kernel):
+    """PyTorch pads more behind than before."""
+    conv = nn.Conv2d(3, 2, kernel, padding="same", dilation=(1, 3))
+    module = whole_numbers(nn.Sequential(conv, nn.Flatten(), nn.Linear(70, 4)), 5)
+    images = whole(np.random.default_rng(5), 3, 3, 5, 7)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says that it copies the data for an odd sum of pads
+        wanted = module(torch.from_numpy(images.copy())).numpy()
+    assert np.array_equal(forward(hwgen.from_torch(module, torch.zeros(2, 3, 5, 7)), images), wanted)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's exporter without onnxscript
