@@ -15,6 +15,7 @@ __all__ = [
     "Model",
     "Q",
     "__version__",
+    "build",
     "calibrate",
     "from_torch",
     "nn",
@@ -29,6 +30,7 @@ _HOMES = {
     "Link": "hwgen.target",
     "Model": "hwgen.frontend.dsl",
     "Q": "hwgen.numeric",
+    "build": "hwgen.backend.build",
     "calibrate": "hwgen.frontend.calibrate",
     "from_torch": "hwgen.frontend.torch_import",
 }

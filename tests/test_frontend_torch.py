@@ -17,7 +17,8 @@ import hwgen
 from hwgen.backend.arrays import pack
 from hwgen.backend.build import load_build
 from hwgen.backend.trained import framework_tensors, parameter_tensors, real_tensors
-from hwgen.errors import HwgenError, ModelError
+from hwgen.data import random_dataset
+from hwgen.errors import BuildError, DataError, HwgenError, ModelError
 from hwgen.frontend.float_run import FloatRun
 from hwgen.frontend.loader import load_source
 from hwgen.frontend.onnx_import import model_from_onnx
@@ -186,6 +187,29 @@ def test_a_model_file_and_its_state_dict(run, tmp_path):
     first = nn.Sequential(nn.Conv2d(2, 3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(60, 4))
     for name, parameter in first.state_dict().items():
         assert (net.state_dict()[name] - parameter).abs().max() < 2.0**-25
+
+
+def test_a_model_is_built_without_a_file(tmp_path):
+    """hwgen.build of what from_torch gives is the build of a file with the same."""
+    net = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+    model = hwgen.from_torch(net, torch.zeros(1, 6), optimizer=hwgen.nn.SGD(batch=2), name="net")
+    result = hwgen.build(model, tmp_path / "out", data=lambda network: random_dataset(network, 6), seed=3)
+    assert result["random_data"] is False
+    build = load_build(tmp_path / "out")
+    assert build.plan.network == model.network(3)
+    assert len(build.dataset.train_images) == 6
+    assert build.origins == model.origins
+    assert hwgen.build(model, str(tmp_path / "other"))["random_data"] is True
+    with pytest.raises(
+        DataError, match=r"data: of type list; give a Dataset or a function network -> Dataset"
+    ):
+        hwgen.build(model, tmp_path / "out", data=[1])
+    with pytest.raises(DataError, match=r"data: 1 training samples make no batch of 2; give more samples"):
+        hwgen.build(model, tmp_path / "out", data=lambda network: random_dataset(network, 1))
+    with pytest.raises(
+        BuildError, match=r"data beside .*net\.py, which says its own; give a model, or leave data out"
+    ):
+        hwgen.build(tmp_path / "net.py", tmp_path / "new", data=[1])
 
 
 def test_the_example_of_the_documentation_runs(tmp_path):

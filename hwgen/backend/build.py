@@ -19,6 +19,7 @@ from ..frontend.loader import Source
 from ..frontend.origin import Origin
 from ..frontend.training import Training
 from ..ir.initial import Parameters
+from ..ir.stage import Network
 from ..plan.plan import Plan, StagePlan
 from ..plan.serial import plan_from_json, plan_to_json
 from ..target import Cluster
@@ -58,9 +59,10 @@ class Build:
 
 
 def build(
-    source: Path,
-    out: Path,
+    source: Path | str | Model,
+    out: Path | str,
     *,
+    data: Dataset | Callable[[Network], Dataset] | None = None,
     seed: int = 0,
     cluster: str | None = None,
     plan: Path | None = None,
@@ -68,17 +70,17 @@ def build(
     kept: Path | None = None,
     progress: Callable[..., None] = lambda text, done=None, total=None: None,
 ) -> dict[str, Any]:
-    """Builds the model of the Python or ONNX file ``source`` into directory ``out``; the result of docs/result.md.
+    """Builds a model, or the Python or ONNX file of one, into directory ``out``; the result of docs/result.md.
 
     ``cluster`` names the boards ("vc709*3", a cluster.toml; None: the model's own, else a device by itself).
     ``plan`` is a file that ``hwgen plan`` wrote: it says the boards, cuts and foldings, and ``cluster`` is not asked.
-    ``training`` says how to train the model of an ONNX file.
+    ``training`` says how to train the model of an ONNX file, ``data`` what a model that is no file is trained on.
     ``kept`` is a directory of finished modules, which are not made again; so a build that was stopped goes on where
     it was. The same source, seed and cluster give the same files, except result.json, which says how long it took and
     how many modules were there. ``progress`` is told each step as it begins, and how many boards of how many are done.
     Raises an HwgenError, and leaves ``out`` as it was, if something is wrong.
     """
-    from ..frontend.loader import load_source
+    from ..frontend.loader import load_source, source_of
     from ..plan.describe import describe
     from .host import host_files  # loads Amaranth
     from .kept import Kept
@@ -87,9 +89,15 @@ def build(
     from .verilog import build_number, emit_modules
 
     start = time.monotonic()
+    out = Path(out)
     before = _earlier_files(out)
-    progress(f"loading {source}")
-    loaded = load_source(source, seed, training)
+    if isinstance(source, Model):
+        loaded = source_of(source, seed, data)
+    else:
+        if data is not None:
+            raise BuildError(f"data beside {source}, which says its own; give a model, or leave data out")
+        progress(f"loading {source}")
+        loaded = load_source(source, seed, training)
     progress("planning")
     planned, boards = _plan(loaded, cluster, plan)
     progress("emitting Verilog")

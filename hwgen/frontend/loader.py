@@ -23,7 +23,7 @@ from .calibrate import calibrate
 from .dsl import Model
 from .training import Training
 
-__all__ = ["RANDOM_BATCHES", "RANDOM_VALUES", "Source", "load_source"]
+__all__ = ["RANDOM_BATCHES", "RANDOM_VALUES", "Source", "load_source", "source_of"]
 
 RANDOM_BATCHES = 8
 """Batches of random data for a file without ``data``; fewer where they would have more than RANDOM_VALUES."""
@@ -89,6 +89,17 @@ def load_source(path: str | Path, seed: int = 0, training: Training | None = Non
         given_parameters(network, model.weights)
         dataset = _dataset(script, names, network) if "data" in names else None
     return Source(path, model, network, seed, dataset)
+
+
+def source_of(model: Model, seed: int = 0, data: object = None) -> Source:
+    """A model that is there already, with its ``data`` as a model file sets it. Raises ModelError or DataError."""
+    network = model.network(seed)
+    given_parameters(network, model.weights)
+    made = data(network) if callable(data) and not isinstance(data, type) else data
+    if made is not None and not isinstance(made, Dataset):
+        raise DataError(f"data: {_kind(made)}; give a Dataset or a function network -> Dataset")
+    dataset = None if made is None else _fitting(made, network, "data")
+    return Source(Path(model.name or "model"), model, network, seed, dataset)
 
 
 def _imported(path: Path, seed: int, training: Training) -> Source:
