@@ -114,8 +114,9 @@ class ArrayShape:
 
     @property
     def row_cycles(self) -> int:
-        """Cycles from one row of a column to the next in an update; a unit for all rows reads two words for each."""
-        return max(self.chunks, 2 if self.rows > 1 else 1)
+        """Cycles from one row of a column to the next in an update. A unit for all rows reads two words for each, the
+        second 2 cycles behind the first, and writes it a cycle later; then the next row may read it."""
+        return max(self.chunks, 3 if self.rows > 1 else 1)
 
     @property
     def address(self) -> int:

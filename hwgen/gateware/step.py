@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from amaranth import *
 
-from .arithmetic import mix32, round_shift
+from .arithmetic import mix32, round_shift, saturate
 from .pipeline import delayed
 from .shape import CHUNK
 
-__all__ = ["operands", "piece_of", "random_bits", "select_row", "step_of"]
+__all__ = ["operands", "piece_of", "random_bits", "select_row", "step_of", "stepped"]
 
 
 def select_row(m, name, row, words):
@@ -57,6 +57,20 @@ def step_of(m, shape, name, phase, piece, product, random):
     with m.If(phase[4].update):
         m.d.sync += step.eq(round_shift(scaled, shape.shift, random))
     return step, delayed(m, some, 3, f"some_{name}")[-1]
+
+
+def stepped(m, shape, name, phase, difference, zero, target):
+    """Drives the master that is written, from master - step a cycle before; ``phase`` as step_of has it.
+
+    Returns whether it was clipped, and whether the step was 0 of a dW that was not (``zero``, of the cycle before).
+    """
+    late = Signal.like(difference, name=f"difference_{name}", reset_less=True)
+    late_zero = Signal(name=f"zero_step_{name}", reset_less=True)
+    m.d.sync += [late.eq(difference), late_zero.eq(zero)]
+    value, clipped = saturate(m, late, shape.master, f"stepped_{name}")
+    m.d.comb += target.eq(value)
+    done = phase[6].update & phase[6].last
+    return done & clipped, done & late_zero
 
 
 def random_bits(m, shape, name, index):

@@ -6,11 +6,10 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .arithmetic import saturate
 from .lanes import Lanes, port
 from .pipeline import delayed, kept, multiply_add, passed_on
 from .shape import CHUNK, ArrayShape, control_layout
-from .step import operands, piece_of, random_bits, select_row, step_of
+from .step import operands, piece_of, random_bits, select_row, step_of, stepped
 from .words import Column, Words, column_loads
 
 __all__ = ["CHUNK", "ArrayShape", "Tile", "control_layout"]
@@ -27,7 +26,7 @@ class Tile(wiring.Component):
     turns at the weights (:class:`hwgen.gateware.shape.ArrayShape`), and backward ``stack - 1`` more; every cycle takes
     an op. A word's dW is read 1 cycle after its visit's first op and written 3 cycles after the last one, of rows
     behind others in a lane a cycle later for each. An update takes ``shape.row_cycles`` cycles a word, or a row of a
-    word where ``shape.rows`` > 1; forward and backward must be idle meanwhile (tk, tn + 6 cycles around it), and at
+    word where ``shape.rows`` > 1; forward and backward must be idle meanwhile (tk, tn + 8 cycles around it), and at
     loads and peeks. Model: hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step (update).
 
     Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
@@ -174,12 +173,12 @@ class Tile(wiring.Component):
         return loads, addresses
 
     def _masters(self, m, j, control, load, peek, moves):
-        """A column's masters; written by the update, 7 cycles behind its last piece (8, a row at a time, where the
+        """A column's masters; written by the update, 8 cycles behind its last piece (9, a row at a time, where the
         column has one unit), and by the host."""
         shape, phase, rows, lanes = self.shape, control[j:], range(self.lanes.count), self.lanes
         in_turn = shape.rows > 1
         memory = self._words(m, f"master_{j}", shape.master)
-        written = phase[8] if in_turn else phase[7]
+        written = phase[9] if in_turn else phase[8]
         updated = written.update & written.last if shape.updates else Const(0)
         turns, backs = control[j - shape.early(j) :], Const(int(shape.backward))
         uses = [
@@ -192,8 +191,8 @@ class Tile(wiring.Component):
             step = phase[6 - shape.registered]
             uses.append((step.update & step.last, step.address))
         if in_turn:  # once more, for the rows that are written back as they are
-            again, _ = lanes.of_row(m, f"again_{j}", phase[7].row)
-            uses.append((phase[7].update & phase[7].last, lanes.place(phase[7].address, again)))
+            again, _ = lanes.of_row(m, f"again_{j}", phase[8].row)
+            uses.append((phase[8].update & phase[8].last, lanes.place(phase[8].address, again)))
         if shape.columns:
             uses.append((load.reading, load.reading_address))
         if not shape.copy:
@@ -232,7 +231,7 @@ class Tile(wiring.Component):
         cleared = updated & (lane == lanes.count - 1) if in_turn else updated
         resets = Signal(name=f"resets_{j}")
         if shape.updates:
-            before = phase[7] if in_turn else phase[6]
+            before = phase[8] if in_turn else phase[7]
             last_row = before.row == self.tk - 1 if in_turn else 1
             m.d.comb += resets.eq(before.update & before.last & last_row)
         return Column(words, late_words, new, stepped, enables, cleared, resets, write_address)
@@ -319,10 +318,8 @@ class Tile(wiring.Component):
         index = self._index(phase[2], self.offsets[i][j]) if shape.stochastic else None
         random = random_bits(m, shape, name, index) if shape.stochastic else None
         step, some = step_of(m, shape, name, phase, piece, product, random)
-        stepped, clipped = saturate(m, column.late_words[i] - step, shape.master, f"stepped_{name}")
-        m.d.comb += column.stepped[i].eq(stepped)
-        done = phase[5].update & phase[5].last
-        return done & clipped, done & some & (step == 0)
+        old, zero = column.late_words[i], some & (step == 0)
+        return stepped(m, shape, name, phase, old - step, zero, column.stepped[i])
 
     def _update_rows(self, m, j, phase, piece, product, master, column):
         """master - step of a column's rows, one after the other; ``phase`` as step_of has it."""
@@ -334,10 +331,7 @@ class Tile(wiring.Component):
         step, some = step_of(m, shape, name, phase, piece, product, random)
         old = Signal(signed(shape.master), name=f"old_master_{j}", reset_less=True)
         m.d.sync += old.eq(master)
-        stepped, clipped = saturate(m, old - step, shape.master, f"stepped_{name}")
-        m.d.comb += column.stepped[0].eq(stepped)
-        done = phase[5].update & phase[5].last
-        return done & clipped, done & some & (step == 0)
+        return stepped(m, shape, name, phase, old - step, some & (step == 0), column.stepped[0])
 
     def _index(self, phase, offset):
         """Key and logical index of a weight, for stochastic rounding."""

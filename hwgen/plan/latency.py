@@ -82,7 +82,7 @@ def update_chunks(stage: Stage, batch: int) -> int:
 def update_word(planned: StagePlan, batch: int) -> int:
     """Cycles of the update a weight address: ArrayShape.row_cycles for each of its rows."""
     rows = update_rows(planned, batch)
-    return rows * max(update_chunks(planned.stage, batch), 2 if rows > 1 else 1)
+    return rows * max(update_chunks(planned.stage, batch), 3 if rows > 1 else 1)
 
 
 def update_cycles(planned: StagePlan, update: Update) -> int:
