@@ -309,7 +309,7 @@ def flows():
         "buffer as bias": (
             Flow(lambda self, x: self.layer(x) + self.shift, layer=nn.Linear(4, 2, bias=False),
                  shift=nn.Buffer(torch.ones(2))), vector,
-            r"add \(add\): tensor 'shift' is frozen and the weights are not, or they are; .*",
+            r"add \(add\): tensor 'shift' is frozen and its weights are not; .*",
         ),
         "batch mixed in": (
             Flow(lambda self, x: self.layer(x.reshape(1, 8)), layer=nn.Linear(8, 2)), vector,

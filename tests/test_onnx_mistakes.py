@@ -218,6 +218,25 @@ CASES = {
         OnnxChain(4).node("Gemm", ones(4, 2), ones(3)),
         r"node 1 \(Gemm\): tensor 'c1', the bias, has shape \[3\]; give \[2\]",
     ),
+    "no outputs": (
+        end(OnnxChain(3, 5, 7).node("Conv", ones(0, 3, 2, 3)), 0),
+        r"node 1 \(Conv\): tensor 'c0' has shape \[0, 3, 2, 3\]; .*\n"
+        r".*: node 3 \(Gemm\): tensor 'c1' has shape \[0, 2\]; .*",
+    ),
+    "no weights": (OnnxChain(4).node("Gemm"), r"node 1 \(Gemm\): input 1, its weights B, is missing; .*"),
+    "a vector as weights": (OnnxChain(4).node("MatMul", ones(4)), r"node 1 \(MatMul\): .*\[4\]; give a matrix"),
+    "shape of reals": (
+        OnnxChain(4).node("Reshape", np.array([0, np.nan])).node("Gemm", ones(4, 2)),
+        r"node 1 \(Reshape\): its shape holds numbers of type float64; give integers",
+    ),
+    "huge image": (
+        OnnxChain(3, 1 << 40, 1 << 40).node("Conv", ones(4, 3, 2, 3)),
+        r"input: \[N, 3, 1099511627776, 1099511627776\]: more than 268435456 values an image; make it smaller",
+    ),
+    "huge pads": (
+        end(conv(pads=[1 << 62] * 4)),
+        r"node 1 \(Conv\): \[N, 4, \d+, \d+\]: more than 268435456 values an image; make it smaller",
+    ),
     "one logit": (OnnxChain(4).node("Gemm", ones(4, 1)), r"loss: the loss gets 1 logit; .*"),
     "image at the end": (conv(), r"output: \[N, 4, 4, 5\]; the loss takes one logit a class, \[N, classes\]: .*"),
     "logits in another order": (
@@ -345,6 +364,13 @@ def test_no_onnx_file(content, tmp_path):
     with pytest.raises(
         ModelError, match=r"net\.onnx: no ONNX (file, or damaged|model, or cut short) \(.*\); export"
     ):
+        load_source(tmp_path / "net.onnx")
+
+
+def test_a_name_that_is_no_text(tmp_path):
+    content = end(conv(dilations=[1, 1])).model().SerializeToString()
+    (tmp_path / "net.onnx").write_bytes(content.replace(b"dilations", b"dilat\xff\xffns"))
+    with pytest.raises(ModelError, match=r"net\.onnx: damaged \(a name is no text\); export it again"):
         load_source(tmp_path / "net.onnx")
 
 

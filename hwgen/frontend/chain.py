@@ -42,6 +42,9 @@ class Tensor:
 DAMAGED = Tensor("", np.zeros(0))
 """Stands for numbers that could not be told, which has been noted as a mistake."""
 
+MOST_ELEMENTS = 1 << 28
+"""Values of a tensor whose places are followed one by one."""
+
 
 class Chain:
     """Layers one by one, in the order of computation, and ``problems``: mistakes, each "where: what; what to do".
@@ -63,6 +66,7 @@ class Chain:
         self.at("input", "")
         if dims is None:
             self.lose()
+        self._check_size()
 
     @property
     def dims(self) -> Dims | None:
@@ -98,7 +102,7 @@ class Chain:
             return self.lose()
         op = ops.Conv2d(cin * groups, out, (kh, kw), stride, pads, dilation, groups, bias is not None)
         self._check(weight, bias, (out,))
-        self._image(op)
+        self._check_image(op)
         return self._weighted(op, weight, bias, weight.values.transpose(2, 3, 1, 0), "OIHW", None)
 
     def linear(self, weight: Tensor, bias: Tensor | None, *, transposed: bool) -> None:
@@ -134,9 +138,8 @@ class Chain:
             return False
         self._check(None, bias, shape)
         if bias.frozen != last.frozen:
-            self.say(
-                f"{bias} is frozen and the weights are not, or they are; hwgen freezes a whole layer: freeze both"
-            )
+            one, other = ("is", "are not") if bias.frozen else ("is not", "are")
+            self.say(f"{bias} {one} frozen and its weights {other}; hwgen freezes a whole layer: freeze both")
         self._layers[-1] = replace(last, op=replace(last.op, bias=True))
         self._keep(f"{last.name}.bias", bias, bias.values.reshape(-1), "vector", None)
         return True
@@ -153,7 +156,7 @@ class Chain:
         if any(pad >= size for pad, size in zip(pads, kernel * 2, strict=True)):
             self.say(f"pads = {list(pads)} are not below the kernel {list(kernel)}; give smaller ones")
         op = ops.MaxPool2d(kernel, stride, pads)
-        self._image(op)
+        self._check_image(op)
         if self.wrong:
             return self.lose()
         return self._append(Layer(op, self._names.legal(self._name, "pool")))
@@ -210,6 +213,13 @@ class Chain:
             image, _ = ops.OPS[type(layer.op)].infer(layer.op, self.view.image)
             assert image is not None
             self.view = View.of_output(image)
+            self._check_size()
+
+    def _check_size(self) -> None:
+        """Note a tensor of more elements than can be followed."""
+        if self.dims is not None and math.prod(self.dims) > MOST_ELEMENTS:
+            self.say(f"{spell_dims(self.dims)}: more than {MOST_ELEMENTS} values an image; make it smaller")
+            self.lose()
 
     def _keep(self, key: str, tensor: Tensor, values: Array, layout: str, order: Array | None) -> None:
         self._weights[key] = values
@@ -236,7 +246,9 @@ class Chain:
                     f"{tensor} is also that of {self._used[tensor.name]}; layers that train do not share weights: "
                     "give each its own copy"
                 )
-            if tensor.values.dtype.kind != "f":
+            if not tensor.values.size:
+                self.say(f"{tensor} has shape {list(tensor.values.shape)}; give at least one of everything")
+            elif tensor.values.dtype.kind != "f":
                 self.say(f"{tensor} holds numbers of type {tensor.values.dtype}; give floating-point ones")
             elif not np.isfinite(tensor.values).all():
                 place = tuple(int(i) for i in np.argwhere(~np.isfinite(tensor.values))[0])
@@ -244,7 +256,7 @@ class Chain:
         if weight is not None and bias is not None and weight.frozen != bias.frozen:
             self.say(f"only one of {weight} and {bias} is frozen; hwgen freezes a whole layer: freeze both")
 
-    def _image(self, op: ops.Conv2d | ops.MaxPool2d) -> None:
+    def _check_image(self, op: ops.Conv2d | ops.MaxPool2d) -> None:
         """Note it if a layer on images gets none, or one that it does not fit."""
         self._settle()
         if self.view is None:

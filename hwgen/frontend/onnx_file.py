@@ -50,6 +50,10 @@ def read_onnx(path: Path) -> ModelProto:
         raise ModelError(f"{path}: no ONNX file, or damaged ({_first_line(error)}); {ADVICE}") from None
     if not model.HasField("graph") or not model.opset_import:
         raise ModelError(f"{path}: no ONNX model, or cut short (it has no graph or no opset); {ADVICE}")
+    if any(
+        isinstance(name, bytes) for name in _names(model.graph)
+    ):  # what protobuf gives where it is no UTF-8
+        raise ModelError(f"{path}: damaged (a name is no text); {ADVICE}")
     problems = [f"{path}: {text}" for text in (*_version(model), *_outside(model, path.parent))]
     if problems:
         raise ModelError(problems)
@@ -90,6 +94,14 @@ def _outside(model: ModelProto, folder: Path) -> Iterator[str]:
                 f"tensor {tensor.name!r}: its data lies in {place!r}, which {reason}; "
                 "put the whole file beside the model"
             )
+
+
+def _names(graph: GraphProto) -> Iterator[str | bytes]:
+    """All that is called something."""
+    yield from (value.name for value in (*graph.input, *graph.output, *graph.initializer))
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
 
 
 def _tensors(graph: GraphProto) -> Iterator[TensorProto]:

@@ -72,7 +72,7 @@ class Node:
         self._chain.say(f"{name} = {_spell(word)}; give {', '.join(allowed)}")
         return default
 
-    def pairs(self, name: str) -> tuple[int, ...] | None:
+    def integers(self, name: str) -> tuple[int, ...] | None:
         """A list of integers of any length, None if it is not there."""
         value = self._take(name)
         if value is None or (isinstance(value, Sequence) and all(_whole(v) for v in value)):
@@ -100,6 +100,14 @@ class Node:
                 "hwgen needs constant numbers there: an initializer"
             )
         return None if found is DAMAGED else found
+
+    def whole_numbers(self, index: int, role: str) -> list[int] | None:
+        """The integers of an input that has to be constant; None, and a mistake, if they are not."""
+        found = self.constant(index, role)
+        if found is not None and found.values.dtype.kind not in "iu":
+            self._chain.say(f"{role} holds numbers of type {found.values.dtype}; give integers")
+            return None
+        return None if found is None else [int(number) for number in found.values.reshape(-1)]
 
     def refuse_unread(self) -> None:
         """Note attributes that the operator does not know."""

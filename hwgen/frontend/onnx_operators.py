@@ -26,7 +26,7 @@ def _conv(node: Node, chain: Chain) -> None:
             f"its weights have shape {list(weight.values.shape) if weight else []}, a convolution of {rank}-d data; "
             "hwgen has 2-d ones: for 1-d, unsqueeze the data to [N, C, 1, L] and the weights to [Cout, Cin, 1, k]"
         )
-    kernel = node.pairs("kernel_shape")
+    kernel = node.integers("kernel_shape")
     if weight is not None and kernel is not None and kernel != weight.values.shape[2:]:
         chain.say(
             f"kernel_shape = {list(kernel)}, but its weights have shape {list(weight.values.shape)}; "
@@ -42,7 +42,7 @@ def _conv(node: Node, chain: Chain) -> None:
 
 
 def _max_pool(node: Node, chain: Chain) -> None:
-    kernel = node.pairs("kernel_shape") or ()
+    kernel = node.integers("kernel_shape") or ()
     if len(kernel) != 2 or min(kernel) < 1:
         chain.say(
             f"kernel_shape = {list(kernel)}; hwgen has pools over images: give 2 integers of at least 1"
@@ -146,9 +146,9 @@ def _identity(node: Node, chain: Chain) -> None:
 def _dropout(node: Node, chain: Chain) -> None:
     node.whole("seed", 0)
     ratio = node.constant(1, "its ratio") if node.has(1) else Tensor("", np.array(0.5))
-    if ratio is not None and float(ratio.values.reshape(-1)[0]) != 0.0:
+    if ratio is not None and np.any(ratio.values != 0):
         chain.say(
-            f"drops with ratio {float(ratio.values.reshape(-1)[0]):g}; hwgen has no Dropout, and without it another "
+            f"drops with ratio {float(ratio.values.max()):g}; hwgen has no Dropout, and without it another "
             "network would train: remove it from the model, or give ratio 0"
         )
 
@@ -173,10 +173,9 @@ def _flatten(node: Node, chain: Chain) -> None:
 
 def _reshape(node: Node, chain: Chain) -> None:
     zero = node.whole("allowzero", 0)
-    shape = node.constant(1, "its shape")
-    if shape is None or chain.dims is None:
+    wanted = node.whole_numbers(1, "its shape")
+    if wanted is None or chain.dims is None:
         return
-    wanted = [int(size) for size in shape.values.reshape(-1)]
     dims = target(wanted, chain.dims, node.batch, copies=not zero)
     if isinstance(dims, str):
         chain.say(dims)
@@ -211,10 +210,9 @@ def _axes(node: Node, chain: Chain, *, grows: bool) -> list[int] | None:
     if not node.has(1):
         chain.say("no axes; name them, so that the batch is not among them")
         return None
-    found = node.constant(1, "its axes")
-    if found is None or chain.dims is None:
+    given = node.whole_numbers(1, "its axes")
+    if given is None or chain.dims is None:
         return None
-    given = [int(axis) for axis in found.values.reshape(-1)]
     rank = len(chain.dims) + 1 + (len(given) if grows else 0)
     axes = [axis + rank if axis < 0 else axis for axis in given]
     if any(not 1 <= axis < rank for axis in axes) or len(set(axes)) != len(axes):
@@ -224,7 +222,7 @@ def _axes(node: Node, chain: Chain, *, grows: bool) -> list[int] | None:
 
 
 def _transpose(node: Node, chain: Chain) -> None:
-    perm = node.pairs("perm")
+    perm = node.integers("perm")
     if chain.dims is None:
         return
     rank = len(chain.dims) + 1
