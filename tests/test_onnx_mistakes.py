@@ -224,6 +224,12 @@ CASES = {
         r".*: node 3 \(Gemm\): tensor 'c1' has shape \[0, 2\]; .*",
     ),
     "no weights": (OnnxChain(4).node("Gemm"), r"node 1 \(Gemm\): input 1, its weights B, is missing; .*"),
+    "no data": (
+        added(lambda chain: chain.nodes.append(helper.make_node("Identity", [], ["W"])), OnnxChain(4)).node(
+            "MatMul", "W"
+        ),
+        r"node 1 \(Identity\): its first input is missing; export the model again\n.*",
+    ),
     "a vector as weights": (OnnxChain(4).node("MatMul", ones(4)), r"node 1 \(MatMul\): .*\[4\]; give a matrix"),
     "shape of reals": (
         OnnxChain(4).node("Reshape", np.array([0, np.nan])).node("Gemm", ones(4, 2)),

@@ -25,6 +25,8 @@ __all__ = ["model_from_onnx"]
 
 MOVES = ("Identity", "Cast", "Concat", "Gather", "Slice", "Squeeze", "Unsqueeze", "Reshape")
 """Operators on constants that only move numbers, so that one of them may be a batch."""
+FIRST = ("Shape", *OPERATORS)
+"""Operators that cannot do without their first input."""
 FOLDED = (*MOVES, "Constant", "Add", "Div", "Mul", "Neg", "ReduceProd", "Sqrt", "Sub", "Transpose")
 """Operators that are computed if all their inputs are constant."""
 
@@ -89,6 +91,9 @@ class _Walk:
         data = [name for name in dict.fromkeys(filter(None, proto.input)) if name not in self._constants]
         if proto.domain not in ("", "ai.onnx"):
             self._refuse(proto, f"{proto.op_type} of {proto.domain} is not supported")
+        elif proto.op_type in FIRST and not any(proto.input[:1]):
+            self.chain.say("its first input is missing; export the model again")
+            self._lose(proto)
         elif proto.op_type == "Shape":
             self._shape(proto)
         elif not data and proto.op_type in FOLDED:
