@@ -13,7 +13,7 @@ from ..numeric import saturate
 from ..plan.part import Part
 from ..plan.plan import StagePlan
 from ..ref.executor import COUNTS, BatchTrace
-from ..ref.kernels import conv_backward, conv_forward, conv_gradient, max_pool, max_pool_adjoint, relu
+from ..ref.kernels import activate, conv_backward, conv_forward, conv_gradient, max_pool, max_pool_adjoint
 from ..ref.update import random_bits, requantise_sums, step_values
 
 __all__ = [
@@ -84,6 +84,10 @@ def row_sums(stage: Stage, batch: Batch, rows: Ints) -> Ints:
     )
 
 
+def _activated(stage: Stage, y: Ints) -> Ints:
+    return y if stage.activation is None else activate(y, stage.activation, stage.y)[0]
+
+
 def conv_rows(stage: Stage, batch: Batch) -> Ints:
     """What the pool of a stage takes [B, Ho, Wo, Cout]."""
     bias = batch.parameters.biases[stage.index]
@@ -92,7 +96,7 @@ def conv_rows(stage: Stage, batch: Batch) -> Ints:
     bits = (stage.x.width, stage.w.width)
     sums = conv_forward(inputs(stage, batch), _weights(stage, batch), stage.window, stage.groups, bias, bits)
     y = requantise_sums(sums, stage.acc_frac, stage.y, stage.acc_bits)[0]
-    return relu(y)[0] if stage.relu else y
+    return _activated(stage, y)
 
 
 def unpooled_sums(network: Network, stage: Stage, batch: Batch, rows: Ints) -> Ints:
@@ -166,7 +170,7 @@ def _rounded(network: Network, stage: Stage, planned: StagePlan, batch: Batch) -
     error = errors(network, stage, batch)
     if stage.pool is None or error is None or batch.trace is None or batch.trace.dy[stage.index] is None:
         return clipped, 0
-    _, argmax = max_pool(relu(y)[0] if stage.relu else y, stage.pool)
+    _, argmax = max_pool(_activated(stage, y), stage.pool)
     back = max_pool_adjoint(error[..., outputs], argmax, stage.pool)
     if part.cut == "rows":
         back = own_share(part, stage, "dy", back)

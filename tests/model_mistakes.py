@@ -24,12 +24,12 @@ MISTAKES = {
     "unknown layer": (
         lambda: small([nn.Conv2D(1, 4, 3), *HEAD]),
         "layers[0]: nn.Conv2D is no layer of hwgen; did you mean nn.Conv2d? there are "
-        "Conv2d, Linear, ReLU, MaxPool2d, Flatten, SoftmaxCrossEntropy, SGD",
+        "Conv2d, Linear, ReLU, LeakyReLU, ReLU6, Hardtanh, MaxPool2d, Flatten, SoftmaxCrossEntropy, SGD",
     ),
     "unknown layer, nothing near": (
         lambda: small([nn.LSTM(7, name="gate"), *HEAD]),
         "gate: nn.LSTM is no layer of hwgen; there are "
-        "Conv2d, Linear, ReLU, MaxPool2d, Flatten, SoftmaxCrossEntropy, SGD",
+        "Conv2d, Linear, ReLU, LeakyReLU, ReLU6, Hardtanh, MaxPool2d, Flatten, SoftmaxCrossEntropy, SGD",
     ),
     "unknown option": (
         lambda: conv(strides=2),
@@ -168,6 +168,38 @@ MISTAKES = {
         ),
         "pool2: a second pool behind pool1 in one stage; "
         "use one pool with a larger kernel, or put nn.Conv2d between them",
+    ),
+    "two activations": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.ReLU(), nn.LeakyReLU(), nn.MaxPool2d(2), *HEAD]),
+        "leaky_relu1: a second activation behind relu1 in one stage; "
+        "keep one of them, or put a layer with weights between them",
+    ),
+    "LeakyReLU behind a pool": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.LeakyReLU(), *HEAD]),
+        "leaky_relu1: LeakyReLU stands behind pool1; put it before the pool, where it gives the same values, but for "
+        "the choice among those that round to the same",
+    ),
+    "slope of 1": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.LeakyReLU(1), nn.MaxPool2d(2), *HEAD]),
+        "leaky_relu1: negative_slope = 1; give a number above 4.7e-10 and clearly below 1, or nn.ReLU for 0",
+    ),
+    "negative slope": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.LeakyReLU(-0.1), nn.MaxPool2d(2), *HEAD]),
+        "leaky_relu1: negative_slope = -0.1; give a number above 0",
+    ),
+    "bounds the wrong way round": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.Hardtanh(1, -1), nn.MaxPool2d(2), *HEAD]),
+        "hardtanh1: min_val = 1 is not below max_val = -1; give a smaller one",
+    ),
+    "a bound that is no number": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.Hardtanh(0, "6"), nn.MaxPool2d(2), *HEAD]),
+        "hardtanh1: max_val = '6'; give a number",
+    ),
+    "bounds closer than the format": (
+        lambda: small(
+            [nn.Conv2d(1, 4, 3, formats=nn.Formats(y=Q(8, 0))), nn.Hardtanh(0, 0.4), nn.MaxPool2d(2), *HEAD]
+        ),
+        "conv1: between 0.0 and 0.4 y = Q(8,0) has no two values; give a finer y, or other bounds",
     ),
     "no weights": (
         lambda: small([nn.Flatten()]),

@@ -6,6 +6,7 @@ import random
 import numpy as np
 
 from hwgen import Model, Q, nn
+from hwgen.ir.activation import Activation, slope_of
 from hwgen.ir.initial import Parameters
 from hwgen.ir.stage import Loss, Network, Stage, Update
 from hwgen.ir.window import Window2d
@@ -77,7 +78,7 @@ def random_network(seed):
             dy=dy,
             dx=error,
             groups=groups,
-            relu=rng.random() < 0.6,
+            activation=random_activation(index, y) if rng.random() < 0.6 else None,
             pool=pool,
             frozen=not last and rng.random() < 0.3,
         )
@@ -90,6 +91,20 @@ def random_network(seed):
     )
     classes = int(np.prod(shape))
     return Network("random", first, tuple(stages), Loss(classes, x, stages[-1].dy), update)
+
+
+def random_activation(index, y):
+    """Often ReLU, else another one whose bounds, if any, lie within format ``y``; from a generator of its own."""
+    rng = random.Random(repr((index, y)))
+    kind = rng.choice(["relu", "relu", "high", "both", "low", "slope"])
+    if kind == "slope":
+        return Activation(
+            None, None, slope_of(rng.choice([0.5, 0.125, 0.01, 0.1, 0.3, rng.random() * 0.98 + 0.01]))
+        )
+    unit = 2.0**-y.frac
+    low = {"both": y.min // 3 * unit, "low": -2 * unit}.get(kind, 0.0)
+    high = (y.max // 2 + 1) * unit if kind in ("high", "both") else None
+    return Activation(low, high)
 
 
 def random_parameters(network, rng, extreme=False):

@@ -24,6 +24,24 @@ def clipped(value, q):
     return min(max(value, -(2 ** (q.width - 1))), 2 ** (q.width - 1) - 1)
 
 
+def activated(value, stage):
+    """A value behind a stage's activation, and the slope there."""
+    form = stage.activation
+    if form is None:
+        return value, Fraction(1)
+    if form.slope is not None:
+        slope = Fraction(1) if value > 0 else Fraction(form.slope[0], 2 ** form.slope[1])
+        return round(value * slope), slope
+    unit = Fraction(2) ** -stage.y.frac
+    for bound, beyond in ((form.low, -1), (form.high, 1)):
+        if bound is None:
+            continue
+        at = round(Fraction(bound) / unit)
+        if at == clipped(at, stage.y) and (value - at) * beyond >= 0:
+            return at, Fraction(0)
+    return value, Fraction(1)
+
+
 def mix(h):
     h = (h + h * 1024) % 2**32
     h ^= h // 64
@@ -113,7 +131,7 @@ class SlowNetwork:
             value = rounded(acc, stage.acc_frac - stage.y.frac)
             conv[oy, ox, n] = clipped(value, stage.y)
             counts["y"] += conv[oy, ox, n] != value
-        active = np.maximum(conv, 0) if stage.relu else conv
+        active = np.vectorize(lambda value: activated(value, stage)[0], otypes=[object])(conv)
         y = active
         if stage.pool:
             y = empty(*stage.out_shape)
@@ -135,8 +153,9 @@ class SlowNetwork:
                 value = dy[at]
                 dy[at] = clipped(value, stage.dy)
                 counts["dy"] += dy[at] != value
-        if stage.relu:
-            dy = np.where(conv > 0, dy, 0)
+        for at in np.ndindex(dy.shape):
+            slope = activated(conv[at], stage)[1]
+            dy[at] = rounded(dy[at] * slope.numerator, slope.denominator.bit_length() - 1)
         return dy
 
     def data(self, stage, dy, counts):

@@ -12,6 +12,7 @@ from hwgen.sim.lint import lint
 from ref_networks import random_network
 
 from hwgen.backend.verilog import TOP, build_number, emit
+from hwgen.ir.activation import Activation
 from hwgen.ir.stage import Loss, Network, Stage, Update, Wish
 from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
@@ -27,7 +28,7 @@ def chain(*arrays, rounding="nearest", relu=True):
     stages = tuple(
         Stage(
             f"s{k}", k, Window2d(3, 3), 4, 4, x=Q8, w=Q8, master=Q(12, 8), bias=Q8, y=Q8, dy=Q8,
-            dx=Q8 if k else None, relu=relu, wish=Wish(1, *array, 1),
+            dx=Q8 if k else None, activation=Activation() if relu else None, wish=Wish(1, *array, 1),
         )
         for k, array in enumerate(arrays)
     )  # fmt: skip

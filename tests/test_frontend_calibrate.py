@@ -47,8 +47,29 @@ CASES = {
         ],
         (7, 5, 1),
     ),
+    "other activations": (
+        [
+            nn.Conv2d(2, 4, 3),
+            nn.LeakyReLU(0.1),
+            nn.MaxPool2d(2),
+            nn.Conv2d(4, 4, 1),
+            nn.Hardtanh(-0.5, 0.75),
+            nn.Flatten(),
+            nn.Linear(24, 5),
+            nn.ReLU6(),
+            nn.Linear(5, 3),
+        ],
+        (6, 8, 2),
+    ),
     "frozen": ([nn.Flatten(), nn.Linear(12, 5, frozen=True), nn.ReLU(), nn.Linear(5, 2)], (2, 3, 2)),
 }  # fmt: skip
+
+
+def by_torch_activated(x, form):
+    if form.slope is not None:
+        return functional.leaky_relu(x, form.slope[0] / 2 ** form.slope[1])
+    low, high = (-1e9 if form.low is None else form.low), (1e9 if form.high is None else form.high)
+    return functional.hardtanh(x, low, high)
 
 
 def by_torch(network, parameters, images, labels):
@@ -68,8 +89,8 @@ def by_torch(network, parameters, images, labels):
         )
         x.retain_grad()
         inner.append(x)
-        if stage.relu:
-            x = functional.relu(x)
+        if stage.activation is not None:
+            x = by_torch_activated(x, stage.activation)
         if stage.pool is not None:
             top, left, bottom, right = stage.pool.pads
             x = functional.pad(x, (left, right, top, bottom), value=-torch.inf)

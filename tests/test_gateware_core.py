@@ -9,6 +9,7 @@ from stream_bench import run_streams
 from hwgen.gateware.core import Core
 from hwgen.gateware.frame import FrameCheck
 from hwgen.gateware.stream import lanes
+from hwgen.ir.activation import Activation
 from hwgen.ir.stage import Loss, Network, Stage, Update, Wish
 from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
@@ -84,7 +85,7 @@ def tiny_network():
     """A convolution with everything behind it, and a classifier."""
     conv = Stage(
         "conv", 0, Window2d(4, 4, (3, 3), (1, 1), (1, 1, 1, 1)), 1, 2, x=Q(6, 4), w=Q(6, 4), master=Q(10, 8),
-        bias=Q(10, 6), y=Q(6, 3), dy=Q(6, 6), dx=None, relu=True, pool=Window2d(4, 4, (2, 2), (2, 2)),
+        bias=Q(10, 6), y=Q(6, 3), dy=Q(6, 6), dx=None, activation=Activation(), pool=Window2d(4, 4, (2, 2), (2, 2)),
         wish=Wish(3, 1, 1, 2),
     )  # fmt: skip
     linear = Stage(

@@ -6,6 +6,9 @@ from handshake import Trace, check_valid_ignores_ready
 from stream_bench import run_streams
 
 from hwgen.gateware.relu import ReLU, ReLUAdjoint
+from hwgen.ir.activation import Activation, slope_of
+from hwgen.numeric import Q
+from hwgen.ref.kernels import activate, activation_adjoint
 
 STALLS = [(0.0, 0.0), (0.5, 0.2), (0.1, 0.6)]
 
@@ -117,3 +120,34 @@ def test_adjoint_takes_both_or_none(early, late):
 
 def test_adjoint_valid_ignores_ready():
     check_valid_ignores_ready(ReLUAdjoint(3, 5), ["i", "mask"], ["o"])
+
+
+FORMS = {
+    "to the middle": Activation(0.0, 0.5),
+    "both": Activation(-0.75, 1.0),
+    "beyond": Activation(-100.0, 100.0),
+    "above only": Activation(None, 0.25),
+    **{
+        f"slope {slope}": Activation(None, None, slope_of(slope))
+        for slope in (0.5, 0.01, 0.1, 0.3, 0.99, 2.0**-31)
+    },
+}
+
+
+@pytest.mark.parametrize("stalls", [STALLS[0], STALLS[1]])
+@pytest.mark.parametrize("kind", FORMS)
+def test_every_value_behind_other_activations(kind, stalls):
+    form, width = Q(7, 4), 7
+    values = [*range(form.min, form.max + 1)]
+    sent = [[v, -1 - v] for v in values]
+    want, mask = activate(np.array(sent), FORMS[kind], form)
+    bits = [int(row @ [1, 2]) for row in mask]
+    part = ReLU(2, width, FORMS[kind], form)
+    got, _ = run_streams(part, {"i": sent}, {"o": 128, "mask": 128}, stalls=stalls, settings={"train": 1})
+    assert lists(got["o"], 2) == want.tolist()
+    assert got["mask"] == bits
+    masks = np.random.default_rng(1).integers(0, 2, (128, 2))
+    back = activation_adjoint(np.array(sent), masks.astype(bool), FORMS[kind])
+    given = {"i": sent, "mask": [int(row @ [1, 2]) for row in masks]}
+    got, _ = run_streams(ReLUAdjoint(2, width, FORMS[kind]), given, {"o": 128}, stalls=stalls)
+    assert lists(got["o"], 2) == back.tolist()

@@ -66,8 +66,12 @@ def test_the_random_networks_cover_what_they_should():
     networks = [random_network(seed) for seed in range(SEEDS)]
     stages = [s for network in networks for s in network.stages]
     assert {s.groups for s in stages} >= {1, 2, 4}
-    for feature in ("relu", "frozen", "pool", "bias", "dx"):
+    for feature in ("activation", "frozen", "pool", "bias", "dx"):
         assert {bool(getattr(s, feature)) for s in stages} == {False, True}, feature
+    forms = [s.activation for s in stages if s.activation is not None]
+    assert {(f.slope is not None, f.low is not None, f.high is not None) for f in forms} == {
+        (True, False, False), (False, True, False), (False, True, True),
+    }  # fmt: skip
     assert any(s.frozen and s.dx for s in stages)
     assert any(s.frozen and not s.dx for s in stages)
     assert any(s.pool and s.pool.stride < s.pool.kernel for s in stages)
@@ -142,7 +146,7 @@ def test_each_pass_is_autograd_on_its_own_operands():
         y = torch.tensor(
             np.clip(np.rint(np.ldexp(acc, stage.y.frac - stage.acc_frac)), stage.y.min, stage.y.max)
         )
-        if stage.relu:
+        if stage.activation is not None:
             y = torch.nn.functional.max_pool2d(y.clamp(min=0), 2)
         assert np.array_equal(y.numpy().transpose(0, 2, 3, 1), trace.y[i])
         assert np.array_equal(leaves[1].grad.numpy().transpose(2, 3, 1, 0), trace.dw[i])

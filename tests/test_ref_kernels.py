@@ -8,7 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from hwgen.ir.activation import Activation, slope_of
 from hwgen.ir.window import Window2d
+from hwgen.numeric import Q
 from hwgen.ref import kernels
 from hwgen.ref.gemm import exact_terms, matmul
 
@@ -269,9 +271,61 @@ def test_pool_of_the_least_value_beside_padding():
 
 
 def test_relu_has_no_gradient_at_zero():
-    y, mask = kernels.relu(np.array([-3, -1, 0, 1, 7], dtype=np.int64))
+    y, mask = kernels.activate(np.array([-3, -1, 0, 1, 7], dtype=np.int64), Activation(), Q(8, 4))
     assert y.tolist() == [0, 0, 0, 1, 7]
     assert mask.tolist() == [False, False, False, True, True]
+
+
+ACTIVATIONS = {
+    "relu": (Activation(), F.relu),
+    "relu6": (Activation(0.0, 6.0), F.relu6),
+    "hardtanh": (Activation(-1.5, 0.75), lambda x: F.hardtanh(x, -1.5, 0.75)),
+    "below only": (Activation(-2.0), lambda x: F.hardtanh(x, -2.0, 1e9)),
+    "beyond the format": (Activation(-100.0, 100.0), lambda x: x),
+    "half": (Activation(None, None, slope_of(0.5)), lambda x: F.leaky_relu(x, 0.5)),
+    "hundredth": (Activation(None, None, slope_of(0.01)), lambda x: F.leaky_relu(x, 41 / 4096)),
+    "nearly one": (Activation(None, None, slope_of(0.99)), lambda x: F.leaky_relu(x, 253 / 256)),
+}
+
+
+@pytest.mark.parametrize("form", [Q(8, 4), Q(12, 5), Q(16, 9), Q(6, 0)], ids=str)
+@pytest.mark.parametrize("kind", ACTIVATIONS)
+def test_activations_are_those_of_pytorch(kind, form):
+    """Values and errors at every element of a format, rounded where a slope leaves it; bounds are multiples of
+    2**-frac, or rounded to them."""
+    activation, by_torch = ACTIVATIONS[kind]
+    unit = 2.0**-form.frac
+    x = np.arange(form.min, form.max + 1)
+    dy = np.random.default_rng(3).integers(-5000, 5001, len(x))
+    y, mask = kernels.activate(x, activation, form)
+    real = torch.tensor(x * unit, dtype=torch.float64, requires_grad=True)
+    found = by_torch(real)
+    found.backward(torch.tensor(dy, dtype=torch.float64))
+    inexact = form.frac < 2 and kind == "hardtanh"  # -1.5 and 0.75 are -2 and 1 there
+    if inexact:
+        assert (y.min(), y.max()) == (-2, 1)
+        assert x[mask].tolist() == [-1, 0]
+        return
+    assert np.array_equal(y, np.rint(found.detach().numpy() / unit))
+    assert np.array_equal(kernels.activation_adjoint(dy, mask, activation), np.rint(real.grad.numpy()))
+
+
+def test_slopes_have_eight_bits():
+    assert [slope_of(v) for v in (0.5, 0.25, 0.01, 0.1, 0.3)] == [
+        (1, 1),
+        (1, 2),
+        (41, 12),
+        (205, 11),
+        (77, 8),
+    ]
+    assert slope_of(0.999) is None
+    assert slope_of(2.0**-31) == (1, 31)
+    assert slope_of(2.0**-32) is None
+    for real in np.random.default_rng(5).uniform(0.001, 0.99, 500):
+        s, shift = slope_of(real)
+        assert s % 2 == 1
+        assert s < 256
+        assert abs(s / 2**shift - real) <= real / 256
 
 
 def test_operands_stay_as_they_are():

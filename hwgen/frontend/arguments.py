@@ -31,6 +31,15 @@ def is_whole(value: object, low: int) -> bool:
     return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= low
 
 
+def _finite(value: object) -> float | None:
+    """A finite number; None if it is none."""
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with contextlib.suppress(OverflowError):
+            if math.isfinite(value):
+                return float(value)
+    return None
+
+
 class Arguments:
     """The arguments of one layer ``kind``; ``settings`` are its keywords, ``known`` all that it takes."""
 
@@ -72,11 +81,16 @@ class Arguments:
 
     def positive_real(self, role: str, value: object, fallback: float) -> float:
         """A finite number above 0."""
-        if not isinstance(value, bool) and isinstance(value, Real):
-            with contextlib.suppress(OverflowError):
-                if math.isfinite(value) and float(value) > 0:
-                    return float(value)
+        if (found := _finite(value)) is not None and found > 0:
+            return found
         self.say(f"{role} = {spell(value)}; give a number above 0")
+        return fallback
+
+    def real(self, role: str, value: object, fallback: float) -> float:
+        """A finite number."""
+        if (found := _finite(value)) is not None:
+            return found
+        self.say(f"{role} = {spell(value)}; give a number")
         return fallback
 
     def flag(self, role: str, value: object) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ir.activation import Activation
 from ..ir.stage import Network, Stage
 from ..ir.window import Window2d
 
@@ -125,9 +126,9 @@ class _Layer:
         y = y.reshape(len(x), stage.M, stage.out_channels)
         if bias is not None:
             y = y + bias
-        self._positive = y > 0 if stage.relu else None
-        if stage.relu:
-            y = np.maximum(y, 0.0)
+        self._slope = None
+        if stage.activation is not None:
+            y, self._slope = _activated(y, stage.activation)
         if self._pool is not None:
             padded = np.concatenate([y, np.full_like(y[:, :1], -np.inf)], axis=1)
             seen = padded[:, self._pool]
@@ -136,7 +137,7 @@ class _Layer:
         return np.asarray(y)
 
     def backward(self, error: Floats, weight: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """dX, dW, db (sums over the batch), and the error behind the pool's and ReLU's adjoint."""
+        """dX, dW, db (sums over the batch), and the error behind the adjoints of pool and activation."""
         stage, batch = self.stage, len(error)
         if self._pool is not None:
             spread = np.zeros((batch, stage.M + 1, stage.out_channels))
@@ -145,8 +146,8 @@ class _Layer:
             sample, channel = np.arange(batch)[:, None, None], np.arange(stage.out_channels)
             np.add.at(spread, (sample, pixel, channel), error)
             error = spread[:, : stage.M]
-        if self._positive is not None:
-            error = error * self._positive
+        if self._slope is not None:
+            error = error * self._slope
         grouped = error.reshape(batch, stage.M, stage.groups, stage.N)
         dw = np.einsum("bmgk,bmgn->kgn", self._columns, grouped, optimize=True).reshape(weight.shape)
         columns = np.einsum("bmgn,kgn->bmgk", grouped, _grouped(weight, stage), optimize=True)
@@ -155,6 +156,16 @@ class _Layer:
         spots = spots.swapaxes(2, 3).reshape(batch, stage.M, stage.window.positions, stage.in_channels)
         np.add.at(dx, (np.arange(batch)[:, None, None], self._taps[None]), spots)
         return dx[:, :-1], dw, error.sum(axis=(0, 1)), error
+
+
+def _activated(y: Floats, activation: Activation) -> tuple[Floats, Floats]:
+    """y behind an activation, and its slopes."""
+    if activation.slope is not None:
+        slopes = np.where(y > 0, 1.0, activation.slope[0] / (1 << activation.slope[1]))
+        return y * slopes, slopes
+    low = -np.inf if activation.low is None else activation.low
+    high = np.inf if activation.high is None else activation.high
+    return np.clip(y, low, high), ((y > low) & (y < high)).astype(np.float64)
 
 
 def _gather(x: Floats, index: Ints, outside: float, groups: int) -> Floats:

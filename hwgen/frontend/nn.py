@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir import ops
+from ..ir.activation import slope_of
 from ..ir.formats import LayerFormats
 from ..ir.stage import Place, Wish
 from ..numeric import Q
@@ -32,16 +33,21 @@ __all__ = [
     "Conv2d",
     "Flatten",
     "Formats",
+    "Hardtanh",
     "Layer",
+    "LeakyReLU",
     "Linear",
     "MaxPool2d",
     "Q",
     "ReLU",
+    "ReLU6",
     "SoftmaxCrossEntropy",
 ]
 
 Formats = LayerFormats
-KNOWN = ("Conv2d", "Linear", "ReLU", "MaxPool2d", "Flatten", "SoftmaxCrossEntropy", "SGD")
+KNOWN = (
+    "Conv2d", "Linear", "ReLU", "LeakyReLU", "ReLU6", "Hardtanh", "MaxPool2d", "Flatten", "SoftmaxCrossEntropy", "SGD",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,43 @@ def _plain(kind: str, op: ops.Op) -> Callable[..., Layer]:
     layer.__name__ = layer.__qualname__ = kind
     layer.__doc__ = type(op).__doc__
     return layer
+
+
+def LeakyReLU(negative_slope: float = 0.01, **settings: object) -> Layer:
+    """x above 0, else x · ``negative_slope``, which is taken to 8 significant bits and lies between 0 and 1."""
+    misplaced, settings = refuse_place("LeakyReLU", settings)
+    given = Arguments("LeakyReLU", ("negative_slope", "name"), settings)
+    slope = given.positive_real("negative_slope", negative_slope, 0.01)
+    if slope_of(slope) is None:
+        given.say(
+            f"negative_slope = {spell(negative_slope)}; give a number above {2**-31:.1e} and clearly below 1, "
+            "or nn.ReLU for 0"
+        )
+        slope = 0.01
+    name = given.name(settings.get("name"))
+    return Layer(ops.LeakyReLU(slope), name, problems=(*misplaced, *given.found()))
+
+
+def Hardtanh(min_val: float = -1.0, max_val: float = 1.0, **settings: object) -> Layer:
+    """min(max(x, ``min_val``), ``max_val``); at and beyond the bounds its gradient is 0."""
+    return _bounded("Hardtanh", min_val, max_val, ("min_val", "max_val"), settings)
+
+
+def ReLU6(**settings: object) -> Layer:
+    """min(max(x, 0), 6); at and beyond the bounds its gradient is 0."""
+    return _bounded("ReLU6", 0.0, 6.0, (), settings)
+
+
+def _bounded(
+    kind: str, low: object, high: object, names: tuple[str, ...], settings: dict[str, object]
+) -> Layer:
+    misplaced, settings = refuse_place(kind, settings)
+    given = Arguments(kind, (*names, "name"), settings)
+    bounds = given.real("min_val", low, -1.0), given.real("max_val", high, 1.0)
+    if bounds[0] >= bounds[1]:
+        given.say(f"min_val = {spell(low)} is not below max_val = {spell(high)}; give a smaller one")
+    name = given.name(settings.get("name"))
+    return Layer(ops.Hardtanh(*bounds), name, problems=(*misplaced, *given.found()))
 
 
 ReLU = _plain("ReLU", ops.ReLU())

@@ -103,7 +103,7 @@ class ForwardChain(wiring.Component):
             "pool_high": Out(16),
         }
         members |= forward_streams(plan, whole)
-        if stage.relu:
+        if stage.activation is not None:
             members["mask"] = Out(stream.Signature(fold.pn))
         if stage.pool is not None:
             self.pool = MaxPool(pool_geometry(plan), stage.y.width, plan.depths.pool_rows)
@@ -127,8 +127,8 @@ class ForwardChain(wiring.Component):
         o = rounder.o
         if part.cut != "input_channels":
             o = self._sorted(m, o, stage.y.width)
-        if stage.relu:
-            m.submodules.relu = relu = ReLU(fold.pn, stage.y.width)
+        if stage.activation is not None:
+            m.submodules.relu = relu = ReLU(fold.pn, stage.y.width, stage.activation, stage.y)
             m.d.comb += relu.train.eq(self.train)
             wiring.connect(m, o, relu.i)
             wiring.connect(m, relu.mask, wiring.flipped(self.mask))
@@ -195,7 +195,7 @@ class BackwardChain(wiring.Component):
             "argmax_high": Out(32),
             "col_high": Out(16),
         }
-        if stage.relu:
+        if stage.activation is not None:
             members["mask"] = In(stream.Signature(fold.pn))
         if stage.pool is not None:
             shares = plan.part.pools_in(whole) or plan.part.pools_out(whole)
@@ -226,8 +226,8 @@ class BackwardChain(wiring.Component):
             if pool.exact:
                 o, saturated = add_conv_rows(m, self.plan, self.whole, self, o)
             m.d.comb += self.dy_saturated.eq(saturated)
-        if stage.relu:
-            m.submodules.relu = relu = ReLUAdjoint(fold.pn, stage.dy.width)
+        if stage.activation is not None:
+            m.submodules.relu = relu = ReLUAdjoint(fold.pn, stage.dy.width, stage.activation)
             m.submodules.mask_fifo = masks = Fifo(unsigned(fold.pn), depths.mask_words)
             wiring.connect(m, wiring.flipped(self.mask), masks.i)
             wiring.connect(m, masks.o, relu.mask)

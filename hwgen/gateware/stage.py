@@ -211,7 +211,7 @@ class StageEngine(wiring.Component):
         m.submodules.before = before = BackwardChain(self.plan, self.whole)
         m.d.comb += before.train.eq(self.train)
         wiring.connect(m, wiring.flipped(self.dy), before.dy)
-        if stage.relu:
+        if stage.activation is not None:
             wiring.connect(m, after.mask, before.mask)
         if stage.pool is not None:
             wiring.connect(m, after.argmax, before.argmax)

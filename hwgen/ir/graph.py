@@ -25,7 +25,7 @@ class Node:
     """One operation. Edges are named: ``input`` is the edge it reads, its own edge has the node's name.
 
     ``problems`` are the mistakes that a front end found in its attributes ("what; what to do"), ``vague``
-    says that they leave its shape open; ``relu`` and ``pool`` are what fusion has put behind a matrix
+    says that they leave its shape open; ``activation`` and ``pool`` are what fusion has put behind a matrix
     operation; ``shape`` is the output's, once known.
     """
 
@@ -37,7 +37,7 @@ class Node:
     array: tuple[int, int] | None = None
     wish: Wish = Wish()
     formats: LayerFormats = LayerFormats()
-    relu: bool = False
+    activation: Op | None = None
     pool: Op | None = None
     conv_shape: Shape | None = None
     problems: tuple[str, ...] = ()
@@ -51,10 +51,9 @@ class Node:
 
     def __str__(self) -> str:
         text = f"{self.name} = {type(self.op).__name__}({_attributes(self.op)})({self.input})"
-        if self.relu:
-            text += " + ReLU"
-        if self.pool is not None:
-            text += f" + {type(self.pool).__name__}({_attributes(self.pool)})"
+        for behind in (self.activation, self.pool):
+            if behind is not None:
+                text += f" + {type(behind).__name__}({_attributes(behind)})"
         if self.array is not None:
             text += f" array={self.array}"
         if self.wish != Wish():

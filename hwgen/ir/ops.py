@@ -12,6 +12,8 @@ __all__ = [
     "OPS",
     "Conv2d",
     "Flatten",
+    "Hardtanh",
+    "LeakyReLU",
     "Linear",
     "MaxPool2d",
     "Op",
@@ -65,6 +67,21 @@ class ReLU:
 
 
 @dataclass(frozen=True)
+class LeakyReLU:
+    """x above 0, else x · ``negative_slope``, and its gradient likewise."""
+
+    negative_slope: float
+
+
+@dataclass(frozen=True)
+class Hardtanh:
+    """min(max(x, ``min_val``), ``max_val``); its gradient at and beyond the bounds is 0. ReLU6 is that from 0 to 6."""
+
+    min_val: float
+    max_val: float
+
+
+@dataclass(frozen=True)
 class MaxPool2d:
     """Maximum over a window, positions outside the image left out; the remainder is dropped (floor mode)."""
 
@@ -94,7 +111,7 @@ class Unknown:
     kind: str
 
 
-Op = Conv2d | Linear | ReLU | MaxPool2d | Flatten | SoftmaxCrossEntropy | Unknown
+Op = Conv2d | Linear | ReLU | LeakyReLU | Hardtanh | MaxPool2d | Flatten | SoftmaxCrossEntropy | Unknown
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,7 @@ class OpInfo:
     """What the passes know of an operation.
 
     ``prefix`` starts the names of unnamed nodes; ``onnx`` and ``torch`` are the operators there; ``slot`` says where
-    fusion puts it: "matrix" starts a stage, "relu" and "pool" follow it, "reshape" vanishes, "loss" ends the model.
+    fusion puts it: "matrix" starts a stage, "activation" and "pool" follow it, "reshape" vanishes, "loss" ends the model.
     """
 
     prefix: str
@@ -184,7 +201,9 @@ def _loss(op: SoftmaxCrossEntropy, shape: Shape) -> Inferred:
 OPS: dict[type, OpInfo] = {
     Conv2d: OpInfo("conv", "Conv", "conv2d", "matrix", _conv),
     Linear: OpInfo("linear", "Gemm", "linear", "matrix", _linear),
-    ReLU: OpInfo("relu", "Relu", "relu", "relu", lambda op, shape: (shape, [])),
+    ReLU: OpInfo("relu", "Relu", "relu", "activation", lambda op, shape: (shape, [])),
+    LeakyReLU: OpInfo("leaky_relu", "LeakyRelu", "leaky_relu", "activation", lambda op, shape: (shape, [])),
+    Hardtanh: OpInfo("hardtanh", "Clip", "hardtanh", "activation", lambda op, shape: (shape, [])),
     MaxPool2d: OpInfo("pool", "MaxPool", "max_pool2d", "pool", _pool),
     Flatten: OpInfo("flatten", "Flatten", "flatten", "reshape", _flatten),
     SoftmaxCrossEntropy: OpInfo("loss", "SoftmaxCrossEntropyLoss", "cross_entropy", "loss", _loss),

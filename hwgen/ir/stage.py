@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..numeric import Q, bits_for_sum, product_bits
+from .activation import Activation
 from .window import Window2d
 
 __all__ = ["MASTERS", "SPLITS", "Loss", "Network", "Place", "Stage", "Update", "Wish"]
@@ -55,14 +56,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Stage:
-    """One layer with weights (Conv2d, or Linear as 1×1 on one pixel), then ReLU, then max-pool.
+    """One layer with weights (Conv2d, or Linear as 1×1 on one pixel), then its activation, then max-pool.
 
     Tensors are channels-last. Weights are indexed [ky, kx, c, n]: c within the group (0..Cin/groups-1), n
     over all outputs, group-major (n // (Cout/groups) is the group). Sample by sample:
 
         acc[m, n]  = Σ_k xcol[m, k]·w[k, n] + (bias[n] << (acc_frac - bias.frac))       exact
-        y          = maxpool(relu(requantise(acc, acc_frac, y)))
-        dy'        = mask(saturate(pool adjoint of dy))                                   in format dy
+        y          = maxpool(activation(requantise(acc, acc_frac, y)))
+        dy'        = activation adjoint(saturate(pool adjoint of dy))                     in format dy
         dx         = requantise(col2im(dy' · wᵀ), dy.frac + w.frac, dx)
         dw[k, n]  += Σ_m xcol[m, k]·dy'[m, n],   db[n] += Σ_m dy'[m, n]                   exact, over a batch
 
@@ -83,7 +84,7 @@ class Stage:
     dy: Q
     dx: Q | None
     groups: int = 1
-    relu: bool = False
+    activation: Activation | None = None
     pool: Window2d | None = None
     frozen: bool = False
     array: tuple[int, int] | None = None

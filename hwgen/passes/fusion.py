@@ -1,8 +1,9 @@
-"""Fusion: a layer with weights and the ReLU and max-pool behind it become one node, one stage of hardware.
+"""Fusion: a layer with weights and the activation and max-pool behind it become one node, one stage of hardware.
 
-A stage computes ReLU, then pool. A model with the pool first is the same function with the same gradients
-(the maximum of a window passes ReLU exactly if it is positive, and ties are at 0, where ReLU's gradient is
-0), so the order does not matter; nor does a second ReLU. Flatten moves no data and vanishes.
+A stage computes the activation, then the pool. A model with the pool first is the same function with the same
+gradients if the activation stays at its bounds (the maximum of a window passes exactly if it is between them, and ties
+that the activation makes are at a bound, where its gradient is 0); LeakyReLU makes other ties, as it rounds. A second
+ReLU does nothing. Flatten moves no data and vanishes.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.graph import Graph, Node
+from ..ir.ops import LeakyReLU, ReLU
 
 __all__ = ["fuse", "fusion_problems"]
-
-_KIND = {"relu": "ReLU", "pool": "MaxPool2d"}
 
 
 def fusion_problems(graph: Graph) -> list[str]:
@@ -21,12 +21,13 @@ def fusion_problems(graph: Graph) -> list[str]:
     problems: list[str] = []
     started = False
     pool: str | None = None
+    activation: Node | None = None
     for node in graph.nodes:
         if node.slot in ("matrix", "unknown"):
-            started, pool = True, None
-        elif node.slot in ("relu", "pool") and not started:
+            started, pool, activation = True, None, None
+        elif node.slot in ("activation", "pool") and not started:
             problems.append(
-                f"{node.name}: {_KIND[node.slot]} stands before any layer with weights; "
+                f"{node.name}: {type(node.op).__name__} stands before any layer with weights; "
                 "put nn.Conv2d or nn.Linear before it, or apply it to the data"
             )
         elif node.slot == "pool":
@@ -36,6 +37,18 @@ def fusion_problems(graph: Graph) -> list[str]:
                     "use one pool with a larger kernel, or put nn.Conv2d between them"
                 )
             pool = node.name
+        elif node.slot == "activation":
+            if isinstance(node.op, LeakyReLU) and pool is not None:
+                problems.append(
+                    f"{node.name}: LeakyReLU stands behind {pool}; put it before the pool, where it gives the same "
+                    "values, but for the choice among those that round to the same"
+                )
+            if activation is not None and not (type(node.op) is type(activation.op) is ReLU):
+                problems.append(
+                    f"{node.name}: a second activation behind {activation.name} in one stage; "
+                    "keep one of them, or put a layer with weights between them"
+                )
+            activation = node
     last = graph.nodes[-2].shape if len(graph.nodes) > 1 and graph.nodes[-1].slot == "loss" else None
     image = _logit_image(graph)
     if last is not None and image is not None and image[:2] != (1, 1):
@@ -47,7 +60,7 @@ def fusion_problems(graph: Graph) -> list[str]:
 
 
 def _logit_image(graph: Graph) -> tuple[int, ...] | None:
-    """(H, W, C) of the last image if only Flatten and ReLU stand between it and the loss."""
+    """(H, W, C) of the last image if only Flatten and activations stand between it and the loss."""
     for node in reversed(graph.nodes[:-1]):
         if node.shape is None or (node.slot == "matrix" and len(node.shape) == 1):
             return None
@@ -58,14 +71,14 @@ def _logit_image(graph: Graph) -> tuple[int, ...] | None:
 
 
 def fuse(graph: Graph) -> Graph:
-    """One node a stage (matrix operation, ``relu``, ``pool``), then the loss."""
+    """One node a stage (matrix operation, ``activation``, ``pool``), then the loss."""
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.slot in ("matrix", "loss"):
             before = nodes[-1].name if nodes else graph.input
             nodes.append(replace(node, input=before, conv_shape=node.shape))
-        elif node.slot == "relu":
-            nodes[-1] = replace(nodes[-1], relu=True)
+        elif node.slot == "activation":
+            nodes[-1] = replace(nodes[-1], activation=node.op)
         elif node.slot == "pool":
             nodes[-1] = replace(nodes[-1], pool=node.op, shape=node.shape)
     return replace(graph, nodes=tuple(nodes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..errors import ModelError
+from ..ir.activation import activation_of
 from ..ir.graph import Graph, Node
 from ..ir.ops import Conv2d, Linear, MaxPool2d
 from ..ir.stage import Loss, Network, Stage, Update
@@ -81,7 +82,7 @@ def _stage(graph: Graph, node: Node, index: int, x: Q, dx: Q | None) -> Stage:
         dy=formats.dy,
         dx=dx,
         groups=groups,
-        relu=node.relu,
+        activation=activation_of(node.activation),
         pool=pool.window(shape[0], shape[1]) if isinstance(pool, MaxPool2d) else None,
         frozen=node.frozen,
         array=node.array,
@@ -102,6 +103,8 @@ def _point_problems(stage: Stage) -> list[str]:
     if stage.dx is not None:
         sums.append(("dx (dy of the layer before)", stage.col_bits, stage.back_frac, stage.dx))
     found = []
+    if stage.activation is not None and (problem := stage.activation.problem(stage.y)) is not None:
+        found.append(f"{stage.name}: {problem}")
     for role, bits, frac, to in sums:
         shift = frac - to.frac
         if shift >= bits:

@@ -50,7 +50,7 @@ def least_depths(planned: StagePlan, dy_blocks: int = 1, y_blocks: int = 1) -> D
         col_rows=0 if stage.dx is None or fold.dx_in_order else min_col_rows(geometry),
         pool_rows=min_rows(pool) if pool is not None else 0,
         pool_col_rows=min_col_rows(pool) if pool is not None and backs else 0,
-        mask_words=stage.M * fold.y_words if stage.relu and backs else 0,
+        mask_words=stage.M * fold.y_words if stage.activation is not None and backs else 0,
         argmax_words=pool.M * fold.y_words if pool is not None and backs else 0,
         dy_blocks=dy_blocks,
         y_blocks=y_blocks,
@@ -117,7 +117,7 @@ def fills(planned: StagePlan, times: StageTimes) -> dict[str, int]:
     found, told = {}, _telling(times)
     if not stage.frozen:
         found["store_rows"] = _store(fold.geometry, times)
-    if stage.relu:
+    if stage.activation is not None:
         found["mask_words"] = _queue(times.relu[:told], times.masked[:told]) * fold.y_words
     if stage.pool is not None:
         found["argmax_words"] = _queue(times.y[:told], times.dy[:told]) * fold.y_words

@@ -119,7 +119,7 @@ def _backward(planned: StagePlan, whole: Stage) -> Iterator[Memory]:
         pool, position = pool_geometry(planned, stage.pool), max(1, (stage.pool.positions - 1).bit_length())
         yield from _fifo("argmax", pn * position, depths.argmax_words)
         yield from _sums("pool adjoint", pool, depths.pool_col_rows, stage.pool_back_bits)
-    if stage.relu:
+    if stage.activation is not None:
         yield from _fifo("mask", pn, depths.mask_words)
     yield Memory("replay", _block_words(planned, depths.dy_blocks), pn * stage.dy.width)
     if part.takes_sums and part.last:

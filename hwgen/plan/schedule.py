@@ -92,7 +92,7 @@ class _Stage:
 
     def rectified(self, pixels: Ints) -> Ints:
         """The same of each pixel before the pool."""
-        pixels = pixels + L.RELU if self.planned.stage.relu else pixels
+        pixels = pixels + L.RELU if self.planned.stage.activation is not None else pixels
         self.times.relu.append(pixels)
         return pixels
 
@@ -122,7 +122,7 @@ class _Stage:
 
     def masked(self, dy: Ints) -> Ints:
         """Masked errors, from those of each pixel before the pool."""
-        dy = dy + L.RELU if self.planned.stage.relu else dy
+        dy = dy + L.RELU if self.planned.stage.activation is not None else dy
         self.times.masked.append(dy)
         return dy
 

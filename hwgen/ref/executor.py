@@ -12,7 +12,15 @@ from ..errors import DataError
 from ..ir.initial import Parameters
 from ..ir.stage import Network, Stage
 from ..numeric import saturate
-from .kernels import conv_backward, conv_forward, conv_gradient, max_pool, max_pool_adjoint, relu
+from .kernels import (
+    activate,
+    activation_adjoint,
+    conv_backward,
+    conv_forward,
+    conv_gradient,
+    max_pool,
+    max_pool_adjoint,
+)
 from .softmax import predict, softmax_cross_entropy
 from .update import random_bits, requantise_sums, step_values
 
@@ -166,8 +174,8 @@ class Reference:
         sums = conv_forward(x, self._weight(stage), stage.window, stage.groups, bias, bits)
         y, clipped = requantise_sums(sums, stage.acc_frac, stage.y, stage.acc_bits)
         mask = argmax = None
-        if stage.relu:
-            y, mask = relu(y)
+        if stage.activation is not None:
+            y, mask = activate(y, stage.activation, stage.y)
         if stage.pool is not None:
             y, argmax = max_pool(y, stage.pool)
         return y, _Kept(x, mask, argmax), clipped
@@ -208,7 +216,9 @@ def _masked(stage: Stage, kept: _Kept, error: Ints, counts: dict[str, int]) -> I
     if stage.pool is not None and kept.argmax is not None:
         sums = max_pool_adjoint(dy, kept.argmax, stage.pool)
         dy, counts["dy"] = saturate(sums, stage.dy.width)
-    return dy if kept.mask is None else dy * kept.mask
+    if stage.activation is None or kept.mask is None:
+        return dy
+    return activation_adjoint(dy, kept.mask, stage.activation)
 
 
 def _check(network: Network, parameters: Parameters) -> None:

@@ -1,7 +1,7 @@
-"""The passes of one stage on whole batches: convolution in three directions, max-pool, ReLU; exact integers.
+"""The passes of one stage on whole batches: convolution in three directions, max-pool, activations; exact integers.
 
 Tensors are channels-last, [B, H, W, C] int64; weights are [kh, kw, Cin/groups, Cout], outputs group-major.
-``bits`` are the widths of the two operands by type, in the order of the arguments. Nothing is rounded here.
+``bits`` are the widths of the two operands by type, in the order of the arguments. Only slopes of activations round.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from ..ir.activation import Activation
 from ..ir.window import Window2d
+from ..numeric import Q, round_shift
 from .gemm import matmul
 
 __all__ = [
     "MAX_COLUMNS",
+    "activate",
+    "activation_adjoint",
     "col2im",
     "conv_backward",
     "conv_forward",
@@ -25,7 +29,6 @@ __all__ = [
     "im2col",
     "max_pool",
     "max_pool_adjoint",
-    "relu",
 ]
 
 Ints = NDArray[np.int64]
@@ -194,6 +197,23 @@ def max_pool_adjoint(dy: Ints, argmax: Ints, window: Window2d) -> Ints:
     return np.ascontiguousarray(sums[:, top : top + window.height, left : left + window.width])
 
 
-def relu(y: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """max(y, 0) and the mask y > 0 of the gradient (0 at 0)."""
-    return np.maximum(y, 0), y > 0
+def activate(y: Ints, activation: Activation, form: Q) -> tuple[Ints, NDArray[np.bool_]]:
+    """Elements of format ``form`` behind an activation, and where its slope is 1."""
+    if activation.slope is not None:
+        s, shift = activation.slope
+        return np.where(y > 0, y, round_shift(y * s, shift)), y > 0
+    low, high = activation.bounds(form)
+    mask = np.ones(y.shape, dtype=np.bool_)
+    if low is not None:
+        mask &= y > low
+    if high is not None:
+        mask &= y < high
+    return y if low is None and high is None else np.clip(y, low, high), mask
+
+
+def activation_adjoint(dy: Ints, mask: NDArray[np.bool_], activation: Activation) -> Ints:
+    """Errors before an activation of those behind it."""
+    if activation.slope is None:
+        return dy * mask
+    s, shift = activation.slope
+    return np.where(mask, dy, round_shift(dy * s, shift))

@@ -80,7 +80,7 @@ class Buffers:
             found += _turns(layer, sizes, self.choice, flight.waits, self.row * self.across, self.y_words)
         if self.last and layer.backs:
             pixels = sizes.rows * stage.window.out_width
-            if stage.relu:
+            if stage.activation is not None:
                 words = int(max(1.0, flight.masks) * pixels) * self.y_words
                 found.append(("mask", 1, words, self.choice.pn, 1, False))
             if stage.pool is not None:
