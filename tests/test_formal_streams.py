@@ -103,7 +103,7 @@ MISTAKES = [
     ("relu trains", "mask, result = value > self.low", "mask, result = value >= self.low", "mask"),
     ("relu trains", "self.i.ready.eq(free & mask_free)", "self.i.ready.eq(free)", "stable"),
     ("adjoint", "self.mask.ready.eq(self.i.valid & free)", "self.mask.ready.eq(free)", "together"),
-    ("adjoint", "Mux(self.mask.payload[k], self.i.payload[k], 0)", "self.i.payload[k]", "data"),
+    ("adjoint", "Mux(self.mask.payload[k], value, weak)", "value", "data"),
     ("round", "round_shift(self.i.payload[k], self.shift)", "(self.i.payload[k] >> self.shift)", "data"),
     ("round", "clips.eq(0),", "", "saturated"),
     ("round", "self.i.ready.eq(~self.o.valid | self.o.ready)", "self.i.ready.eq(~self.o.valid)", "progress"),
