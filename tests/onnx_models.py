@@ -111,7 +111,7 @@ def _random_stage(chain, pick, rng, dims):
     else:
         chain.node("Conv", weight, *([whole(rng, out)] if pick.random() < 0.6 else []), **settings)
     if pick.random() < 0.6:
-        chain.node("Relu")
+        _random_activation(chain, sum(size) + out)
     if pick.random() < 0.6:
         pool = [pick.choice([1, 2, 3]) for _ in range(2)]
         if all(p <= s for p, s in zip(pool, size, strict=True)):
@@ -191,8 +191,19 @@ def _random_linears(chain, pick, rng, dims):
             if kind == "MatMulAdd":
                 chain.node("Add", whole(rng, out))
         if pick.random() < 0.5:
-            chain.node("Relu")
+            _random_activation(chain, count + out)
         count = out
+
+
+def _random_activation(chain, number):
+    """Relu in half of the cases; bounds are whole numbers and slopes powers of two, so that nothing is rounded."""
+    if number % 4 == 1:
+        chain.node("LeakyRelu", **({"alpha": 0.25} if number % 8 == 1 else {"alpha": 0.5}))
+    elif number % 4 == 2:
+        low, high = np.float32(-(number % 3) * 10), np.float32(50)
+        chain.node("Clip", low, *([high] if low or number % 8 == 2 else []))
+    else:
+        chain.node("Relu")
 
 
 def digits_onnx(network, parameters):

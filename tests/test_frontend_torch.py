@@ -84,7 +84,9 @@ def random_module(seed):
             }
         layers.append(nn.Conv2d(shape.shape[1], out, kernel, **settings))
         if pick.random() < 0.7:
-            layers.append(nn.ReLU(inplace=pick.random() < 0.5))
+            inplace = pick.random() < 0.5
+            others = (nn.ReLU(inplace), nn.LeakyReLU(0.5, inplace), nn.Hardtanh(-20, 9), nn.ReLU6(inplace))
+            layers.append(others[out % 4 if out % 4 in (1, 2, 3) else 0])
         if pick.random() < 0.6:
             size = pick.randint(2, 3)
             pool = nn.MaxPool2d(

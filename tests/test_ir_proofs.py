@@ -18,7 +18,19 @@ from test_frontend_torch import random_module
 
 import hwgen
 from hwgen.frontend.onnx_import import model_from_onnx
-from hwgen.ir.ops import OPS, Conv2d, Flatten, Linear, MaxPool2d, ReLU, SoftmaxCrossEntropy, Unknown
+from hwgen.ir.activation import Activation
+from hwgen.ir.ops import (
+    OPS,
+    Conv2d,
+    Flatten,
+    Hardtanh,
+    LeakyReLU,
+    Linear,
+    MaxPool2d,
+    ReLU,
+    SoftmaxCrossEntropy,
+    Unknown,
+)
 from hwgen.ir.proofs import PROOFS
 
 ROOT = Path(__file__).parent.parent
@@ -49,9 +61,10 @@ def operations(network):
     for stage in network.stages:
         linear = stage.window.pixels_in == 1 and stage.window.positions == 1
         found.append(Linear if linear else Conv2d)
-        found += (
-            [Flatten] * (linear and pixels > 1) + [ReLU] * stage.relu + [MaxPool2d] * (stage.pool is not None)
-        )
+        found += [Flatten] * (linear and pixels > 1) + [MaxPool2d] * (stage.pool is not None)
+        if stage.activation is not None:
+            plain = ReLU if stage.activation == Activation() else Hardtanh
+            found.append(LeakyReLU if stage.activation.slope is not None else plain)
         pixels = stage.out_shape[0] * stage.out_shape[1]
     return found
 
@@ -116,5 +129,6 @@ def test_one_operation(run):
     code, out, err = run("ops", "Relu")
     assert (code, out) == (2, "")
     assert err == (
-        "hwgen: ops: 'Relu' is no operation; there are Conv2d, Linear, ReLU, MaxPool2d, Flatten, SoftmaxCrossEntropy"
+        "hwgen: ops: 'Relu' is no operation; there are Conv2d, Linear, ReLU, LeakyReLU, Hardtanh, "
+        "MaxPool2d, Flatten, SoftmaxCrossEntropy"
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..frontend.onnx_file import LEAST_OPSET, onnx_module
 from ..frontend.origin import Origin
+from ..ir.activation import Activation
 from ..ir.stage import Network, Stage
 from .trained import own_origin
 
@@ -106,13 +107,32 @@ class _Graph:
         else:
             layout = origins[f"{stage.name}.weight"].layout if f"{stage.name}.weight" in origins else "OI"
             self.add("Gemm", names, stage.name, transB=int(layout == "OI"))
-        if stage.relu:
-            self.add("Relu", [], f"{stage.name}_relu")
+        if stage.activation is not None:
+            self._activation(stage, stage.activation)
         if stage.pool is not None:
             pool = stage.pool
             self.add(
                 "MaxPool", [], f"{stage.name}_pool", kernel_shape=pool.kernel, strides=pool.stride, pads=pool.pads
             )  # fmt: skip
+
+    def _activation(self, stage: Stage, form: Activation) -> None:
+        """What the hardware computes: bounds as they are in the format of y, the slope as it is."""
+        if form.slope is not None:
+            s, shift = form.slope
+            self.add("LeakyRelu", [], f"{stage.name}_leaky_relu", alpha=s / (1 << shift))
+            return
+        low, high = form.bounds(stage.y)
+        if low == 0 and high is None:
+            self.add("Relu", [], f"{stage.name}_relu")
+        elif low is not None or high is not None:
+            names = []
+            for role, bound in (("min", low), ("max", high)):
+                name = "" if bound is None else f"{stage.name}_{role}"
+                if bound is not None:
+                    value = np.array(stage.y.to_float(np.array(bound)), dtype="<f4").tobytes()
+                    self.tensors.append(self._helper.make_tensor(name, 1, (), value, raw=True))
+                names.append(name)
+            self.add("Clip", names, f"{stage.name}_clip")
 
     def _tensor(self, name: str, origin: Origin, values: Floats) -> str:
         array = np.ascontiguousarray(origin.restore(values), dtype=np.float32)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
+from ..ir.activation import Activation
 from . import report
 from .training import add_source_argument, add_training_arguments, training
 
@@ -96,10 +97,16 @@ def _kind(stage: Stage) -> str:
         ):
             text += f" {name} {','.join(map(str, value))}" if value != usual else ""
         text += f" groups {stage.groups}" if stage.groups > 1 else ""
-    text += " + ReLU" if stage.relu else ""
+    text += f" + {_activation(stage.activation)}" if stage.activation is not None else ""
     if stage.pool is not None:
         text += f" + max-pool {stage.pool.kernel[0]}×{stage.pool.kernel[1]}"
     return text
+
+
+def _activation(form: Activation) -> str:
+    if form.slope is not None:
+        return f"LeakyReLU {form.slope[0]}/{1 << form.slope[1]}"
+    return "ReLU" if form == Activation() else f"Hardtanh {form.low:g} to {form.high:g}"
 
 
 def _tensor(told: Any) -> dict[str, Any]:

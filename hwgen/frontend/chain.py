@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir import ops
+from ..ir.activation import slope_of
 from ..ir.formats import Formats, LayerFormats
 from ..numeric import Q
 from .calibrate import point
@@ -144,10 +145,28 @@ class Chain:
         self._keep(f"{last.name}.bias", bias, bias.values.reshape(-1), "vector", None)
         return True
 
-    def relu(self) -> None:
-        """max(x, 0)."""
+    def activation(self, op: ops.ReLU | ops.LeakyReLU | ops.Hardtanh) -> None:
+        """An activation of every element."""
         self._settle()
-        self._layers.append(Layer(ops.ReLU(), self._names.legal(self._name, "relu")))
+        self._layers.append(Layer(op, self._names.legal(self._name, ops.OPS[type(op)].prefix)))
+
+    def leaky_relu(self, slope: float, name: str) -> None:
+        """x above 0, else x · ``slope``, which the other framework calls ``name``."""
+        if not slope > 0 or slope_of(slope) is None:
+            self.say(
+                f"{name} = {slope:g}; hwgen has slopes above {2**-31:.1e} and clearly below 1: give another"
+            )
+            slope = 0.5
+        self.activation(ops.LeakyReLU(slope))
+
+    def hardtanh(self, low: float, high: float) -> None:
+        """min(max(x, ``low``), ``high``); without an upper bound from 0 on it is ReLU."""
+        if (low, high) == (0.0, math.inf):
+            return self.activation(ops.ReLU())
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            self.say(f"bounds {low:g} and {high:g}; hwgen needs two finite ones, the lower first")
+            low, high = 0.0, 1.0
+        return self.activation(ops.Hardtanh(low, high))
 
     def max_pool(self, kernel: Pair, stride: Pair, pads: Pads, *, ceil: bool) -> None:
         """A maximum over windows; with ``ceil`` a last window that reaches over the edge counts: more padding."""

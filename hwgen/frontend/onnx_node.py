@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,15 @@ class Node:
             return value
         if value is not None:
             self._chain.say(f"{name} = {_spell(value)}; give an integer")
+        return default
+
+    def real(self, name: str, default: float) -> float:
+        """A finite number."""
+        value = self._take(name)
+        if isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+        if value is not None:
+            self._chain.say(f"{name} = {_spell(value)}; give a number")
         return default
 
     def only(self, name: str, wanted: object, advice: str) -> None:

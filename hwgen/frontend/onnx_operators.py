@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from ..ir.ops import ReLU
 from .chain import Chain, Pads, Tensor
 from .onnx_node import Node
 from .reshaping import target
@@ -136,7 +137,23 @@ def _add(node: Node, chain: Chain) -> None:
 
 
 def _relu(node: Node, chain: Chain) -> None:
-    chain.relu()
+    chain.activation(ReLU())
+
+
+def _leaky_relu(node: Node, chain: Chain) -> None:
+    chain.leaky_relu(node.real("alpha", 0.01), "alpha")
+
+
+def _clip(node: Node, chain: Chain) -> None:
+    bounds = [-math.inf, math.inf]
+    for index, role in ((1, "min"), (2, "max")):
+        if node.has(index):
+            found = node.constant(index, f"its {role}")
+            if found is None or found.values.size != 1:
+                chain.say(f"{role} is no single number; give one")
+                return
+            bounds[index - 1] = float(found.values.reshape(-1)[0])
+    chain.hardtanh(bounds[0], bounds[1])
 
 
 def _identity(node: Node, chain: Chain) -> None:
@@ -237,11 +254,13 @@ def _transpose(node: Node, chain: Chain) -> None:
 
 OPERATORS: Mapping[str, Callable[[Node, Chain], None]] = {
     "Add": _add,
+    "Clip": _clip,
     "Conv": _conv,
     "Dropout": _dropout,
     "Flatten": _flatten,
     "Gemm": _gemm,
     "Identity": _identity,
+    "LeakyRelu": _leaky_relu,
     "LogSoftmax": _softmax,
     "MatMul": _mat_mul,
     "MaxPool": _max_pool,
@@ -265,7 +284,6 @@ _INPUT = "apply it to the data, or fold it into the weights"
 ALTERNATIVES: Mapping[str, str] = {
     "AveragePool": _POOL,
     "BatchNormalization": _NORM,
-    "Clip": _RELU,
     "Concat": "networks are chains so far: join channels in one Conv",
     "ConvTranspose": "the nearest is Conv",
     "DequantizeLinear": _QUANTISED,
@@ -280,7 +298,6 @@ ALTERNATIVES: Mapping[str, str] = {
     "InstanceNormalization": _NORM,
     "LRN": "leave it out",
     "LayerNormalization": _NORM,
-    "LeakyRelu": _RELU,
     "LpPool": _POOL,
     "Mish": _RELU,
     "Mul": _INPUT,

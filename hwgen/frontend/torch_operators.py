@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..ir.ops import ReLU
 from .chain import Chain, Pads, Pair, Tensor
 from .reshaping import target
 
@@ -92,7 +93,19 @@ def _add(call: Call, chain: Chain) -> None:
 
 
 def _relu(call: Call, chain: Chain) -> None:
-    chain.relu()
+    chain.activation(ReLU())
+
+
+def _leaky_relu(call: Call, chain: Chain) -> None:
+    chain.leaky_relu(float(call.arguments["negative_slope"]), "negative_slope")
+
+
+def _hardtanh(call: Call, chain: Chain) -> None:
+    chain.hardtanh(float(call.arguments["min_val"]), float(call.arguments["max_val"]))
+
+
+def _relu6(call: Call, chain: Chain) -> None:
+    chain.hardtanh(0.0, 6.0)
 
 
 def _max_pool2d(call: Call, chain: Chain) -> None:
@@ -162,6 +175,10 @@ TORCH_OPERATORS: Mapping[str, Callable[[Call, Chain], None]] = {
     "dropout": _dropout,
     "dropout_": _dropout,
     "flatten": _shaped,
+    "hardtanh": _hardtanh,
+    "hardtanh_": _hardtanh,
+    "leaky_relu": _leaky_relu,
+    "leaky_relu_": _leaky_relu,
     "linear": _linear,
     "log_softmax": _softmax,
     "matmul": _matmul,
@@ -169,6 +186,8 @@ TORCH_OPERATORS: Mapping[str, Callable[[Call, Chain], None]] = {
     "mm": _matmul,
     "permute": _permute,
     "relu": _relu,
+    "relu6": _relu6,
+    "relu6_": _relu6,
     "relu_": _relu,
     "reshape": _shaped,
     "softmax": _softmax,
@@ -191,9 +210,7 @@ TORCH_ALTERNATIVES: Mapping[str, str] = {
     "conv_transpose2d": "the nearest is torch.nn.Conv2d",
     "detach": "freeze the layers before it with requires_grad_(False)",
     "group_norm": "leave it out",
-    "hardtanh": _RELU,
     "layer_norm": "leave it out",
-    "leaky_relu": _RELU,
     "mean": "the nearest is torch.nn.MaxPool2d over the whole image",
     "pad": "give its padding to the Conv2d or MaxPool2d behind it",
     "sigmoid": f"{_RELU}; at the end of a network leave it out, as the loss takes logits",

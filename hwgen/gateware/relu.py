@@ -95,8 +95,8 @@ class ReLU(wiring.Component):
 class ReLUAdjoint(wiring.Component):
     """Passes the lanes whose mask bit is 1 and replaces the others by 0, or weakens them by the activation's slope.
 
-    o = i · mask (hwgen.ref.kernels.activation_adjoint). Latency ``latency``, one word a cycle. Takes a word of ``i`` and
-    one of ``mask`` in the same cycle: the ``ready`` of each depends on the ``valid`` of the other and on ``o.ready``;
+    o = i · mask (hwgen.ref.kernels.activation_adjoint). Latency ``latency``, one word a cycle. Takes a word of ``i``
+    and one of ``mask`` in the same cycle: ``ready`` of each depends on ``valid`` of the other and on ``o.ready``;
     ``o.valid`` is a register.
 
     Parameters: P lanes a word, their width; the activation.

@@ -119,7 +119,8 @@ class OpInfo:
     """What the passes know of an operation.
 
     ``prefix`` starts the names of unnamed nodes; ``onnx`` and ``torch`` are the operators there; ``slot`` says where
-    fusion puts it: "matrix" starts a stage, "activation" and "pool" follow it, "reshape" vanishes, "loss" ends the model.
+    fusion puts it: "matrix" starts a stage, "activation" and "pool" follow it, "reshape" vanishes, "loss" ends the
+    model.
     """
 
     prefix: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .ops import Conv2d, Flatten, Linear, MaxPool2d, ReLU, SoftmaxCrossEntropy
+from .ops import Conv2d, Flatten, Hardtanh, LeakyReLU, Linear, MaxPool2d, ReLU, SoftmaxCrossEntropy
 
 __all__ = ["PROOFS", "Proof"]
 
@@ -29,6 +29,8 @@ _DEVICES = "tests/test_device_random.py::test_random_devices"
 _ARRAYS = "tests/test_device_cases.py::test_odd_arrays_give_the_same_tensors"
 _ONNX = "tests/test_frontend_onnx.py::test_onnx_runtime_and_hwgen_compute_the_same"
 _TORCH = "tests/test_frontend_torch.py::test_pytorch_and_hwgen_compute_the_same"
+_FORMS = "tests/test_ref_kernels.py::test_activations_are_those_of_pytorch"
+_EVERY_VALUE = "tests/test_gateware_relu.py::test_every_value_behind_other_activations"
 _TRAINING = "tests/test_frontend_torch.py::test_training_is_pytorchs"
 
 PROOFS: Mapping[type, Proof] = {
@@ -47,6 +49,8 @@ PROOFS: Mapping[type, Proof] = {
         ),
         (_ONNX, _TORCH),
     ),
+    LeakyReLU: Proof((_FORMS, _WHOLE), (_EVERY_VALUE, _DEVICES), (_ONNX, _TORCH)),
+    Hardtanh: Proof((_FORMS, _WHOLE), (_EVERY_VALUE, _DEVICES), (_ONNX, _TORCH)),
     MaxPool2d: Proof(
         ("tests/test_ref_kernels.py::test_pool", _WHOLE),
         (
