@@ -8,6 +8,7 @@ import pytest
 
 from hwgen import Formats, Model, Q, nn
 from hwgen.errors import ModelError
+from hwgen.ir.activation import Activation
 from hwgen.ir.formats import LayerFormats
 from hwgen.ir.graph import Graph, Node, Optimizer
 from hwgen.ir.ops import OPS, Conv2d, Flatten, Linear, MaxPool2d, ReLU, SoftmaxCrossEntropy
@@ -124,14 +125,19 @@ def test_the_network():
         dy=Q(16, 14),
         dx=None,
         groups=2,
-        relu=True,
+        activation=Activation(),
         pool=Window2d(5, 7, (3, 3), (2, 2), (0, 1, 0, 1)),
         array=(4, 3),
     )
     conv, frozen, last = network.stages[1:]
     assert (conv.w, conv.master, conv.bias, conv.y, conv.x) == (Q(9, 7), Q(32, 30), None, Q(12, 5), Q(16, 11))
     assert (conv.dx, conv.in_shape, conv.out_shape) == (Q(16, 14), (2, 4, 6), (2, 4, 8))
-    assert (frozen.in_shape, frozen.frozen, frozen.relu, frozen.x) == ((1, 1, 64), True, True, Q(12, 5))
+    assert (frozen.in_shape, frozen.frozen, frozen.activation, frozen.x) == (
+        (1, 1, 64),
+        True,
+        Activation(),
+        Q(12, 5),
+    )
     assert frozen.dx == Q(16, 14)  # an earlier stage trains
     assert last.bias == Q(32, 25)
     assert network.loss == Loss(3, last.y, last.dy)

@@ -39,7 +39,7 @@ def device():
         in_channels=3,
         out_channels=4,
         groups=1,
-        relu=False,
+        activation=None,
         pool=None,
         dx=None,
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from hwgen.ir.activation import Activation
 from hwgen.ir.stage import Loss, Network, Stage, Update
 from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
@@ -20,7 +21,7 @@ def tiny_plan(batch=3, steady=(0, 2), frozen=False):
     window = Window2d(5, 4, (2, 2), (1, 1), (0, 0, 0, 0), (1, 1))
     pool = Window2d(4, 3, (2, 2), (2, 1), (0, 0, 0, 0), (1, 1))
     conv = Stage(
-        "conv", 0, window, 4, 6, data, weight, master, bias, data, error, error, groups=2, relu=True,
+        "conv", 0, window, 4, 6, data, weight, master, bias, data, error, error, groups=2, activation=Activation(),
         pool=pool,
     )  # fmt: skip
     flat = Window2d(1, 1, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1))

@@ -145,7 +145,7 @@ def part_stage(stage: Stage, part: Part, board: int) -> Stage:
         out_channels=outputs.stop - outputs.start,
         groups=1 if part.cut == "input_channels" else (inputs.stop - inputs.start) // stage.cin,
     )
-    return replace(own, bias=None, relu=False, pool=None) if part.sends_sums else own
+    return replace(own, bias=None, activation=None, pool=None) if part.sends_sums else own
 
 
 def _row_stage(stage: Stage, part: Part, board: int) -> Stage:
