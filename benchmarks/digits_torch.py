@@ -33,7 +33,7 @@ class DigitsNet(nn.Module):
             if isinstance(layer, nn.Linear):
                 x = x.permute(0, 2, 3, 1).flatten(1)  # hwgen flattens channels last
             x = layer(x)
-            if stage.relu:
+            if stage.activation is not None:  # ReLU, in digits
                 x = functional.relu(x)
             if stage.pool is not None:
                 x = functional.max_pool2d(x, stage.pool.kernel, stage.pool.stride)

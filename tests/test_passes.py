@@ -85,7 +85,9 @@ def test_shapes():
 
 def test_fusion_keeps_one_node_a_stage():
     fused = prepare(model().graph())
-    assert [(node.name, node.relu, node.pool is not None, node.input) for node in fused.nodes] == [
+    assert [
+        (node.name, node.activation is not None, node.pool is not None, node.input) for node in fused.nodes
+    ] == [
         ("stem", True, True, "input"),
         ("conv2", False, False, "stem"),
         ("linear1", True, False, "conv2"),
@@ -105,7 +107,7 @@ def test_relu_may_stand_before_or_behind_the_pool():
 def test_flatten_may_stand_before_relu():
     layers = [nn.Conv2d(2, 3, 2), nn.Flatten(), nn.ReLU(), nn.Linear(27, 2)]
     stage = Model(input=(4, 4, 2), layers=layers).network().stages[0]
-    assert stage.relu
+    assert stage.activation == Activation()
 
 
 def test_the_network():
@@ -224,7 +226,7 @@ def test_verification_names_the_pass():
         ((), r"^after x: the graph does not end in a loss$"),
         (
             (nodes[0], Node("r", ReLU(), "a"), nodes[1]),
-            r"^after x: unfused nodes among \['matrix', 'relu', 'loss'\]$",
+            r"^after x: unfused nodes among \['matrix', 'activation', 'loss'\]$",
         ),
     ):
         with pytest.raises(AssertionError, match=message):
@@ -232,7 +234,14 @@ def test_verification_names_the_pass():
 
 
 def test_every_operation_is_in_the_table():
-    assert {info.slot for info in OPS.values()} == {"matrix", "relu", "pool", "reshape", "loss", "unknown"}
+    assert {info.slot for info in OPS.values()} == {
+        "matrix",
+        "activation",
+        "pool",
+        "reshape",
+        "loss",
+        "unknown",
+    }
     assert OPS[Conv2d].onnx == "Conv"
     assert len({info.prefix for info in OPS.values()}) == len(OPS)
     assert OPS[MaxPool2d].infer(MaxPool2d((2, 2), (3, 3)), (7, 8, 5)) == ((2, 3, 5), [])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from ref_networks import random_network
 
+from hwgen.ir.activation import Activation
 from hwgen.ir.stage import Stage
 from hwgen.ir.window import Window2d
 from hwgen.numeric import Q
@@ -24,7 +25,7 @@ def stage_of(cin=6, cout=6, groups=1, **changes):
         "y": Q8,
         "dy": Q8,
         "dx": Q8,
-        "relu": True,
+        "activation": Activation(),
         "pool": Window2d(5, 4, (2, 2), (2, 2)),
     }
     return Stage("conv", 1, window, cin, cout, Q8, Q8, Q(12, 8), groups=groups, **values | changes)
@@ -144,7 +145,7 @@ def test_a_part_is_a_stage_of_its_own_channels():
 
 def test_what_hands_its_sums_on_has_neither_bias_nor_activation():
     own = part_stage(stage_of(), Part("input_channels", 0, 2, 0, 4), 0)
-    assert (own.bias, own.relu, own.pool, own.in_channels) == (None, False, None, 4)
+    assert (own.bias, own.activation, own.pool, own.in_channels) == (None, None, None, 4)
 
 
 @pytest.mark.parametrize("seed", range(30))

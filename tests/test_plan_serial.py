@@ -106,9 +106,9 @@ def damage(data, path, value):
             r'plan\.network\.stages: "x{36}\.\.\., which is no list; build again',
         ),
         (
-            ["network", "stages", 1, "relu"],
+            ["network", "stages", 1, "frozen"],
             0,
-            r"plan\.network\.stages\[1\]\.relu: 0, which is no bool; build again",
+            r"plan\.network\.stages\[1\]\.frozen: 0, which is no bool; build again",
         ),
         (
             ["network", "stages", 0, "window", "kernel"],
