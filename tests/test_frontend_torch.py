@@ -65,6 +65,10 @@ def forward(model, images):
     return run.forward(given.astype(float)).reshape(len(images), -1)
 
 
+SEEDS = [seed for seed in range(60) if seed not in (36, 59)]
+"""Of random modules; kernels of the others are larger than their images."""
+
+
 def random_module(seed):
     """A module of any layers, dims of its input."""
     pick = random.Random(seed)
@@ -85,8 +89,9 @@ def random_module(seed):
         layers.append(nn.Conv2d(shape.shape[1], out, kernel, **settings))
         if pick.random() < 0.7:
             inplace = pick.random() < 0.5
-            others = (nn.ReLU(inplace), nn.LeakyReLU(0.5, inplace), nn.Hardtanh(-20, 9), nn.ReLU6(inplace))
-            layers.append(others[out % 4 if out % 4 in (1, 2, 3) else 0])
+            number = out + sum(kernel)
+            bounded = nn.ReLU6(inplace) if number % 2 else nn.Hardtanh(-20, 9, inplace)
+            layers.append((nn.ReLU(inplace), nn.LeakyReLU(0.5, inplace), bounded)[number % 3])
         if pick.random() < 0.6:
             size = pick.randint(2, 3)
             pool = nn.MaxPool2d(
@@ -102,7 +107,7 @@ def random_module(seed):
     return nn.Sequential(*layers), dims
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_pytorch_and_hwgen_compute_the_same(seed):
     module, dims = random_module(seed)
     whole_numbers(module, seed)

@@ -14,7 +14,7 @@ import torch
 from cli_bench import *
 from onnx_models import random_chain
 from ref_networks import random_network
-from test_frontend_torch import random_module
+from test_frontend_torch import SEEDS, random_module
 
 import hwgen
 from hwgen.frontend.onnx_import import model_from_onnx
@@ -73,7 +73,7 @@ def operations(network):
 def occurrences(folder):
     """How often the networks of the tests with random ones have each operation."""
     chains = [random_chain(seed)[0].save(folder / f"{seed}.onnx") for seed in test_frontend_onnx.SEEDS]
-    modules = [random_module(seed) for seed in range(30)]
+    modules = [random_module(seed) for seed in SEEDS]
     networks = {
         "tests/test_ref_executor.py::test_random_networks": map(
             random_network, range(test_ref_executor.SEEDS)
@@ -109,7 +109,7 @@ def test_the_table(run):
     lines = out.splitlines()
     assert lines[0].split() == ["operation", "ONNX", "PyTorch", "tests", "takes"]
     assert [line.split()[0] for line in lines[1 : 1 + len(PROOFS)]] == [op.__name__ for op in PROOFS]
-    assert "imported from ONNX: Add, Conv, Dropout, Flatten, Gemm," in out
+    assert "imported from ONNX: Add, Clip, Conv, Dropout, Flatten, Gemm," in out
     assert "BatchNormalization" in out
     result = json.loads(run("ops", "--json")[1])
     assert [facts["onnx"] for facts in result["ops"]] == [OPS[op].onnx for op in PROOFS]

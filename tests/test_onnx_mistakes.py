@@ -170,6 +170,18 @@ CASES = {
     ),
     "added along the width": (end(conv().node("Add", ones(5))), r"node 2 \(Add\): adds tensor 'c1' of shape \[5\]; .*"),
     "added to a bias": (gemm().node("Add", ones(2)), r"node 2 \(Add\): adds tensor 'c2' of shape \[2\]; .*"),
+    "slope of 1.5": (
+        end(conv().node("LeakyRelu", alpha=1.5)),
+        r"node 2 \(LeakyRelu\): alpha = 1.5; hwgen has slopes above 4.7e-10 and clearly below 1: give another",
+    ),
+    "bound below only": (
+        end(conv().node("Clip", np.float32(-1))),
+        r"node 2 \(Clip\): bounds -1 and inf; hwgen needs two finite ones, the lower first",
+    ),
+    "bound of many": (
+        end(conv().node("Clip", np.zeros(2, np.float32))),
+        r"node 2 \(Clip\): min is no single number; give one",
+    ),
     "dynamic size": (
         end(OnnxChain(3, "h", 7).node("Conv", ones(4, 3, 2, 3))),
         r"input 'x': \[N, 3, h, 7\]: 'h' not fixed; hardware is made for one size of image: .*",
