@@ -135,7 +135,7 @@ def test_origins_go_back_where_they_came_from(tmp_path):
                 assert np.array_equal(back[tensor.name], values), (seed, tensor.name)
                 compared += 1
             else:
-                assert values.dtype == np.int64
+                assert values.dtype == np.int64 or values.ndim == 0  # of Reshape, and bounds of Clip
     assert compared > 200
 
 

@@ -116,23 +116,19 @@ class _Graph:
             )  # fmt: skip
 
     def _activation(self, stage: Stage, form: Activation) -> None:
-        """What the hardware computes: bounds as they are in the format of y, the slope as it is."""
+        """The model's bounds, of which the hardware has the nearest in the format of y; the slope that it has."""
         if form.slope is not None:
             s, shift = form.slope
             self.add("LeakyRelu", [], f"{stage.name}_leaky_relu", alpha=s / (1 << shift))
             return
-        low, high = form.bounds(stage.y)
-        if low == 0 and high is None:
+        if form == Activation():
             self.add("Relu", [], f"{stage.name}_relu")
-        elif low is not None or high is not None:
-            names = []
-            for role, bound in (("min", low), ("max", high)):
-                name = "" if bound is None else f"{stage.name}_{role}"
-                if bound is not None:
-                    value = np.array(stage.y.to_float(np.array(bound)), dtype="<f4").tobytes()
-                    self.tensors.append(self._helper.make_tensor(name, 1, (), value, raw=True))
-                names.append(name)
-            self.add("Clip", names, f"{stage.name}_clip")
+            return
+        names = [f"{stage.name}_min", f"{stage.name}_max"]
+        for name, bound in zip(names, (form.low, form.high), strict=True):
+            value = np.array(bound, dtype="<f4").tobytes()
+            self.tensors.append(self._helper.make_tensor(name, 1, (), value, raw=True))
+        self.add("Clip", names, f"{stage.name}_clip")
 
     def _tensor(self, name: str, origin: Origin, values: Floats) -> str:
         array = np.ascontiguousarray(origin.restore(values), dtype=np.float32)
