@@ -181,7 +181,19 @@ MISTAKES = {
     ),
     "slope of 1": (
         lambda: small([nn.Conv2d(1, 4, 3), nn.LeakyReLU(1), nn.MaxPool2d(2), *HEAD]),
-        "leaky_relu1: negative_slope = 1; give a number above 4.7e-10 and clearly below 1, or nn.ReLU for 0",
+        "leaky_relu1: negative_slope = 1; give a number from 6e-8 to 0.998, or nn.ReLU for 0",
+    ),
+    "slope of 300": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.LeakyReLU(300), nn.MaxPool2d(2), *HEAD]),
+        "leaky_relu1: negative_slope = 300; give a number from 6e-8 to 0.998, or nn.ReLU for 0",
+    ),
+    "slope too small": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.LeakyReLU(1e-300), nn.MaxPool2d(2), *HEAD]),
+        "leaky_relu1: negative_slope = 1e-300; give a number from 6e-8 to 0.998, or nn.ReLU for 0",
+    ),
+    "bound beyond every format": (
+        lambda: small([nn.Conv2d(1, 4, 3), nn.Hardtanh(1e307, 1e308), nn.MaxPool2d(2), *HEAD]),
+        "conv1: between 1e+307 and 1e+308 y = Q(16,11) has no two values; give a finer y, or other bounds",
     ),
     "negative slope": (
         lambda: small([nn.Conv2d(1, 4, 3), nn.LeakyReLU(-0.1), nn.MaxPool2d(2), *HEAD]),

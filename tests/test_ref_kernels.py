@@ -310,6 +310,16 @@ def test_activations_are_those_of_pytorch(kind, form):
     assert np.array_equal(kernels.activation_adjoint(dy, mask, activation), np.rint(real.grad.numpy()))
 
 
+@pytest.mark.parametrize("form", [Q(8, 4), Q(16, -20), Q(24, 40)], ids=str)
+def test_bounds_beyond_a_format_are_none(form):
+    unit = 2.0**-form.frac
+    for beyond in (2.0 ** (form.width - 1) * unit, 1e308):
+        assert Activation(-beyond - unit, beyond).bounds(form) == (None, None)
+        assert Activation(beyond, None).problem(form) is not None
+        assert Activation(None, -beyond - unit).problem(form) is not None
+    assert Activation(form.min * unit, form.max * unit).bounds(form) == (form.min, form.max)
+
+
 def test_slopes_have_eight_bits():
     assert [slope_of(v) for v in (0.5, 0.25, 0.01, 0.1, 0.3)] == [
         (1, 1),
@@ -318,9 +328,24 @@ def test_slopes_have_eight_bits():
         (205, 11),
         (77, 8),
     ]
-    assert slope_of(0.999) is None
+    for outside in (
+        0.999,
+        1.0,
+        2.0,
+        300.0,
+        1e300,
+        0.0,
+        -0.5,
+        1e-300,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+    ):
+        assert slope_of(outside) is None
+    assert slope_of(0.998) == (255, 8)
+    assert slope_of(6e-8) == (129, 31)
     assert slope_of(2.0**-31) == (1, 31)
-    assert slope_of(2.0**-32) is None
+    assert slope_of(2.0**-32) is None and slope_of(4.7e-10) is None
     for real in np.random.default_rng(5).uniform(0.001, 0.99, 500):
         s, shift = slope_of(real)
         assert s % 2 == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target-ips",
         metavar="R",
-        type=_rate,
+        type=report.above_zero("images a second, a number"),
         help="find the fewest boards of the cluster's kind that train R images a second",
     )
     parser.add_argument(
@@ -140,14 +139,3 @@ def _result(proposal: Proposal, arguments: argparse.Namespace) -> dict[str, Any]
         "one_board_fewer_ips": proposal.smaller,
         "report": encode(proposal.plan.report, PlanReport, "report"),
     }
-
-
-def _rate(text: str) -> float:
-    """An argument that is a rate above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r}; give images a second, a number above 0")
-    return value

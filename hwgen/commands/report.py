@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -17,6 +18,7 @@ __all__ = [
     "LINE_SECONDS",
     "RANDOM_DATA",
     "Progress",
+    "above_zero",
     "amount",
     "cycles",
     "fraction",
@@ -135,6 +137,21 @@ def skew(text: str) -> int:
 def seed(text: str) -> int:
     """An argument that is a seed: 32 bits, as wide as the device's register."""
     return _whole(text, 0, (1 << SEED_BITS) - 1)
+
+
+def above_zero(what: str, most: float = math.inf) -> Callable[[str], float]:
+    """A reader of arguments that are ``what``, above 0 and below ``most``."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0.0 < value < most:
+            raise argparse.ArgumentTypeError(f"{text!r}; give {what} above 0")
+        return value
+
+    return read
 
 
 def fraction(text: str) -> float:

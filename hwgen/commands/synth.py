@@ -27,7 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=report.seed, default=1, metavar="N", help="of place and route (default: 1)"
     )
-    parser.add_argument("--freq", type=_mhz, metavar="MHZ", help="another clock than the board's")
+    parser.add_argument(
+        "--freq",
+        type=report.above_zero("a number of MHz", 1e4),
+        metavar="MHZ",
+        help="another clock than the board's",
+    )
     parser.add_argument(
         "--minutes",
         type=report.positive,
@@ -52,16 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
         result = synthesize(arguments.directory, options, progress)
     report.show(result, _text(result, arguments.directory), arguments.json)
     return 0
-
-
-def _mhz(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e4:
-        raise argparse.ArgumentTypeError(f"{text!r}; give a number of MHz above 0")
-    return value
 
 
 def _text(result: Mapping[str, Any], directory: Path) -> str:

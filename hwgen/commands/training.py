@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 
 from ..frontend.training import LOSSES, Training
@@ -23,7 +22,9 @@ def add_training_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds --loss, --lr, --batch, --data and --calibrate."""
     group = parser.add_argument_group("training of an ONNX file (a Python file says these itself)")
     group.add_argument("--loss", choices=LOSSES, help="softmax cross-entropy of the output (default)")
-    group.add_argument("--lr", type=_rate, metavar="R", help="learning rate (default: 0.1)")
+    group.add_argument(
+        "--lr", type=report.above_zero("a number"), metavar="R", help="learning rate (default: 0.1)"
+    )
     group.add_argument("--batch", type=report.positive, metavar="N", help="samples an update (default: 16)")
     group.add_argument(
         "--data", type=Path, metavar="FILE.npz",
@@ -39,14 +40,3 @@ def training(arguments: argparse.Namespace) -> Training | None:
     """What was said of the training, None if nothing."""
     said = Training(arguments.loss, arguments.lr, arguments.batch, arguments.data, arguments.calibrate)
     return said if said.given() else None
-
-
-def _rate(text: str) -> float:
-    """An argument that is a number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r}; give a number above 0")
-    return value

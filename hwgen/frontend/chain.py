@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ir import ops
-from ..ir.activation import slope_of
+from ..ir.activation import SLOPES, slope_of
 from ..ir.formats import Formats, LayerFormats
 from ..numeric import Q
 from .calibrate import point
@@ -152,10 +152,8 @@ class Chain:
 
     def leaky_relu(self, slope: float, name: str) -> None:
         """x above 0, else x · ``slope``, which the other framework calls ``name``."""
-        if not slope > 0 or slope_of(slope) is None:
-            self.say(
-                f"{name} = {slope:g}; hwgen has slopes above {2**-31:.1e} and clearly below 1: give another"
-            )
+        if slope_of(slope) is None:
+            self.say(f"{name} = {slope:g}; give {SLOPES}")
             slope = 0.5
         self.activation(ops.LeakyReLU(slope))
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir import ops
-from ..ir.activation import slope_of
+from ..ir.activation import SLOPES, slope_of
 from ..ir.formats import LayerFormats
 from ..ir.stage import Place, Wish
 from ..numeric import Q
@@ -186,10 +186,7 @@ def LeakyReLU(negative_slope: float = 0.01, **settings: object) -> Layer:
     given = Arguments("LeakyReLU", ("negative_slope", "name"), settings)
     slope = given.positive_real("negative_slope", negative_slope, 0.01)
     if slope_of(slope) is None:
-        given.say(
-            f"negative_slope = {spell(negative_slope)}; give a number above {2**-31:.1e} and clearly below 1, "
-            "or nn.ReLU for 0"
-        )
+        given.say(f"negative_slope = {spell(negative_slope)}; give {SLOPES}, or nn.ReLU for 0")
         slope = 0.01
     name = given.name(settings.get("name"))
     return Layer(ops.LeakyReLU(slope), name, problems=(*misplaced, *given.found()))

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from ..numeric import Q
 from .ops import Hardtanh, LeakyReLU, Op
 
-__all__ = ["SLOPE_BITS", "Activation", "activation_of", "slope_of"]
+__all__ = ["SLOPES", "SLOPE_BITS", "Activation", "activation_of", "slope_of"]
 
 SLOPE_BITS = 8
 """Significant bits of a slope."""
+SLOPES = "a number from 6e-8 to 0.998"
+"""What :func:`slope_of` takes, for messages."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Activation:
 
     def bounds(self, y: Q) -> tuple[int | None, int | None]:
         """Both bounds in format ``y``, rounded half to even; None where the format goes no further."""
-        low, high = (None if b is None else round(math.ldexp(b, y.frac)) for b in (self.low, self.high))
+        low, high = _nearest(self.low, y), _nearest(self.high, y)
         return (
             None if low is not None and low < y.min else low,
             None if high is not None and high > y.max else high,
@@ -45,8 +47,16 @@ class Activation:
         )
 
 
+def _nearest(bound: float | None, y: Q) -> int | None:
+    """A bound in format ``y``, or something beyond the format if it is."""
+    beyond = math.ldexp(1.0, y.width - y.frac)
+    return None if bound is None else round(math.ldexp(min(max(bound, -beyond), beyond), y.frac))
+
+
 def slope_of(slope: float) -> tuple[int, int] | None:
-    """(s, shift) of the nearest s / 2**shift with SLOPE_BITS significant bits; None where that is 0 or 1."""
+    """(s, shift) of the nearest s / 2**shift with SLOPE_BITS significant bits; None where that is 0 or 1, or shift > 31."""
+    if not 0.0 < slope < 1.0:
+        return None
     fraction, exponent = math.frexp(slope)
     s, shift = round(math.ldexp(fraction, SLOPE_BITS)), SLOPE_BITS - exponent
     while s and s % 2 == 0:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import TargetError
-from ...gateware.serial.uart import uart_divider
 from ...plan.codec import decode, encode
 from ...plan.kinds import memory_kinds
 from ...target_pins import Pins
@@ -18,6 +17,7 @@ from .. import ecp5_registers
 from ..render import render
 from .ecp5_pll import clock_text, pll_of
 from .job import OUT, Expected, Job, expected, single_device
+from .signals import divider_of, hertz_of, lights, released
 
 __all__ = [
     "BAUD", "PROJECT", "TOP", "Kind", "Part", "Project", "Step", "files", "part_of", "read_project", "steps", "texts",
@@ -188,30 +188,12 @@ def _top(project: Project) -> str:
     pins, clock = project.pins, Fraction(repr(project.clock_mhz))
     source = Fraction(repr(pins.clock.mhz))
     pll = pll_of(pins.clock.mhz, project.clock_mhz)
-    hertz = int(clock * 10**6)
-    try:
-        divider = uart_divider(hertz, project.baud)
-    except ValueError as error:
-        raise TargetError(str(error)) from None
-    reset = None
-    if pins.reset is not None:
-        reset = "reset" if pins.reset.active == "low" else "~reset"
-    blink = hertz.bit_length()
     return render(
         "ecp5/top.v.j2", top=TOP, device=project.device, build=project.build, board=project.board,
         clock=clock_text(clock), source=clock_text(source), pll=pll, oscillator=clock_text(pll.oscillator(source)),
-        reset=reset, leds=_lights(pins, blink), blink=blink, baud=project.baud, divider=divider,
+        reset=released(pins), leds=lights(pins, clock, ("~uart_rx", "~uart_tx")), blink=hertz_of(clock).bit_length(),
+        baud=project.baud, divider=divider_of(clock, project.baud),
     )  # fmt: skip
-
-
-def _lights(pins: Pins, blink: int) -> list[str]:
-    """What the LEDs show: the clock runs, the device is out of reset, bytes come, bytes go."""
-    if pins.leds is None:
-        return []
-    signals = [f"second[{blink - 1}]", "~rst", "~uart_rx", "~uart_tx"]
-    signals += ["1'b0"] * len(pins.leds.pins)
-    dark = "~" if pins.leds.active == "low" else ""
-    return [f"{dark}({signal})" if dark else signal for signal in signals[: len(pins.leds.pins)]]
 
 
 def _constraints(project: Project) -> str:

@@ -7,11 +7,11 @@ from math import ceil, floor
 from typing import Any
 
 from ...errors import TargetError
-from ...gateware.serial.uart import uart_divider
 from ...target_pins import Pins
 from ..render import render
 from .ecp5_pll import clock_text
 from .job import Job, expected, single_device
+from .signals import divider_of, hertz_of, lights, released
 
 __all__ = ["BAUD", "DETECTOR_MHZ", "FAMILY", "OSCILLATOR_MHZ", "TOP", "files", "has_pll"]
 
@@ -78,28 +78,14 @@ def has_pll(source: Fraction, clock: Fraction) -> bool:
 
 
 def _top(pins: Pins, source: Fraction, clock: Fraction, facts: dict[str, Any]) -> str:
-    hertz = int(clock * 10**6)
-    try:
-        divider = uart_divider(hertz, BAUD)
-    except ValueError as error:
-        raise TargetError(str(error)) from None
-    reset = None
-    if pins.reset is not None:
-        reset = "reset" if pins.reset.active == "low" else "~reset"
-    blink = hertz.bit_length()
-    lights = []
-    if pins.leds is not None:
-        count, dark = len(pins.leds.pins), pins.leds.active == "low"
-        signals = [f"second[{blink - 1}]", "~rst", "~uart_rx", "~uart_tx", *["1'b0"] * count][:count]
-        lights = [f"~({signal})" if dark else signal for signal in signals]
     return render(
         "quartus/top.v.j2",
         **facts,
         pll=source != clock,
-        reset=reset,
-        leds=lights,
-        blink=blink,
-        divider=divider,
+        reset=released(pins),
+        leds=lights(pins, clock, ("~uart_rx", "~uart_tx")),
+        blink=hertz_of(clock).bit_length(),
+        divider=divider_of(clock, BAUD),
     )
 
 

@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any
 
 from ...errors import TargetError
-from ...gateware.serial.uart import uart_divider
 from ...target import Board
 from ...target_pins import Pin, Pins
 from ..render import render
@@ -16,6 +15,7 @@ from .aurora import Aurora, auroras, series_of
 from .ecp5_pll import clock_text
 from .job import Job, expected, require_masters_here
 from .mmcm import Mmcm, mmcm_of
+from .signals import divider_of, hertz_of, lights, released
 from .vivado_cores import aurora_ports, beats_of, support_verilog, xdma_parameters
 from .vivado_ip import ip_files
 
@@ -116,16 +116,9 @@ def _period(mhz: Fraction) -> str:
 
 def _top(project: _Project) -> str:
     mmcm, clock = project.mmcm, project.clock
-    hertz = int(clock * 10**6)
-    divider = None
-    if project.host == "uart":
-        try:
-            divider = uart_divider(hertz, BAUD)
-        except ValueError as error:
-            raise TargetError(str(error)) from None
     ready = ["locked"]
-    if project.pins.reset is not None:
-        ready.append("reset" if project.pins.reset.active == "low" else "~reset")
+    if (reset := released(project.pins)) is not None:
+        ready.append(reset)
     if project.host == "xdma":
         ready.append("dma_aresetn")
     dividers = {
@@ -140,8 +133,9 @@ def _top(project: _Project) -> str:
         links=_links(project), host=project.host, ultra=project.series == "ultra",
         dma_bytes=beats_of(project.board.pcie),
         xdma_module=XDMA, reset_module="hwgen_aurora_reset", beats_module="hwgen_byte_beats",
-        device_module=_device(project), divider=divider, baud=BAUD, blink=hertz.bit_length(),
-        lights=_lights(project, hertz.bit_length()),
+        device_module=_device(project), baud=BAUD, blink=hertz_of(clock).bit_length(),
+        divider=divider_of(clock, BAUD) if project.host == "uart" else None,
+        lights=lights(project.pins, clock, _shown(project)),
         held=[(held.name, int(held.level == "high")) for held in project.board.held],
     )  # fmt: skip
 
@@ -182,16 +176,10 @@ def _ports(project: _Project) -> list[str]:
     return ports + [f"output wire {held.name}" for held in board.held]
 
 
-def _lights(project: _Project, blink: int) -> list[str]:
-    """What the LEDs show: the clock runs, the device is out of reset, links are up, the host is there or bytes pass."""
-    leds = project.pins.leds
-    if leds is None:
-        return []
-    signals = [f"second[{blink - 1}]", "~rst", *(f"{one.side}_channel_up" for one in project.links)]
-    signals += {"uart": ["~uart_rx", "~uart_tx"], "xdma": ["pcie_up"], "": []}[project.host]
-    signals += ["1'b0"] * len(leds.pins)
-    dark = "~" if leds.active == "low" else ""
-    return [f"{dark}({signal})" if dark else signal for signal in signals[: len(leds.pins)]]
+def _shown(project: _Project) -> list[str]:
+    """What LEDs show of links and host: they are up, or bytes pass."""
+    host = {"uart": ["~uart_rx", "~uart_tx"], "xdma": ["pcie_up"], "": []}[project.host]
+    return [*(f"{one.side}_channel_up" for one in project.links), *host]
 
 
 def _pins(project: _Project) -> str:
