@@ -54,7 +54,7 @@ def _nearest(bound: float | None, y: Q) -> int | None:
 
 
 def slope_of(slope: float) -> tuple[int, int] | None:
-    """(s, shift) of the nearest s / 2**shift with SLOPE_BITS significant bits; None if that is 0 or 1, or shift > 31."""
+    """(s, shift) of the nearest s / 2**shift with SLOPE_BITS significant bits; None if that is 0, 1 or shift > 31."""
     if not 0.0 < slope < 1.0:
         return None
     fraction, exponent = math.frexp(slope)
