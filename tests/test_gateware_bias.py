@@ -108,6 +108,8 @@ class Bench:
             await ctx.tick()
             ctx.set(part.start, 0)
             cycles += 1
+        saturated += ctx.get(part.saturated)  # what is counted comes a cycle later
+        zeros += ctx.get(part.zeros)
         step = scaled_step(self.db, rate, self.shift)
         self.value, clipped = saturate(self.value - step, self.width)
         assert cycles == part.update_cycles

@@ -18,13 +18,13 @@ class Bias(wiring.Component):
     """Pn lanes of ``words`` biases and of their gradient sums.
 
     db[word] += dy for every pixel (ops with ``kf_first``); update: bias ← saturate(bias - round(rate·db /
-    2**shift)), the product bit by bit, all lanes together: ``update_cycles`` in all. Model:
-    hwgen.numeric.scaled_step.
+    2**shift)), the product bit by bit, all lanes together: ``update_cycles`` in all. What memories give waits in a
+    register first, and so does the difference, as block RAM is slow. Model: hwgen.numeric.scaled_step.
 
     Members: ``word``, ``word_enable`` → ``bias`` one cycle later, shifted left by ``align`` to the sums'
     binary point; ``take`` with the op's flags and dy; ``start`` pulse → ``running`` until done; ``load_*``
     host write (lane one-hot), with ``load_sum`` (if ``shared``) of db = ``load_grad``; ``peek_*`` read, two cycles
-    after ``peek``, one a cycle; ``saturated``/``zeros``: lanes in this cycle.
+    after ``peek``, one a cycle; ``saturated``/``zeros``: lanes in the last cycle.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Bias(wiring.Component):
         self.count, self.words, self.width, self.align, self.out_width = count, words, width, align, out_width
         self.dy_width, self.grad, self.rate_width, self.shift, self.gradient = dy, grad, rate, shift, gradient
         self.shared = shared
-        self.update_cycles = words * (rate + 3) + 1
+        self.update_cycles = words * (rate + 5) + 1
         members: dict[str, object] = {
             "word": In(word_shape),
             "word_enable": In(1),
@@ -67,13 +67,13 @@ class Bias(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # The update's schedule: read, rate bits from the top, round, write; for each word.
+        # The update's schedule: read, hold, rate bits from the top, round, subtract, write; for each word.
         bit = Signal(range(self.rate_width))
         word = Signal(range(max(2, self.words)))
-        read, step_bit, rounding, write = Signal(), Signal(), Signal(), Signal()
+        read, hold, step_bit, rounding, write = Signal(), Signal(), Signal(), Signal(), Signal()
         first_bit = Signal()
         if self.gradient:
-            self._schedule(m, word, bit, read, step_bit, first_bit, rounding, write)
+            self._schedule(m, word, bit, read, hold, step_bit, first_bit, rounding, write)
         saturated, zeros, biases, grads = [], [], [], []
         load = Mux(self.load_sum, 0, self.load) if self.shared else self.load
         lane = Signal.like(self.peek_lane)
@@ -99,21 +99,28 @@ class Bias(wiring.Component):
                 continue
             old = self._gradient(m, k, visit, read, word, write)
             grads.append(old)
+            held = Signal(signed(self.width), name=f"held_{k}", reset_less=True)
+            held_grad = Signal(signed(self.grad), name=f"held_grad_{k}", reset_less=True)
+            with m.If(hold):
+                m.d.sync += [held.eq(keeper.data), held_grad.eq(old)]
             product = Signal(signed(self.grad + self.rate_width), name=f"product_{k}", reset_less=True)
             step = Signal(
                 signed(max(self.grad + self.rate_width - self.shift, 1) + 1),
                 name=f"step_{k}",
                 reset_less=True,
             )
-            addend = Mux(self.rate.bit_select(bit, 1), old, 0)
+            addend = Mux(self.rate.bit_select(bit, 1), held_grad, 0)
             with m.If(step_bit):  # the top bit of a signed rate counts negative
                 m.d.sync += product.eq(Mux(first_bit, -addend, (product << 1)[: len(product)] + addend))
             with m.If(rounding):
                 m.d.sync += step.eq(round_shift(product, self.shift))
-            new, clipped = saturate(m, keeper.data - step, self.width, f"new_{k}")
+            difference = Signal((held - step).shape(), name=f"difference_{k}", reset_less=True)
+            zero = Signal(name=f"zero_{k}", reset_less=True)
+            m.d.sync += [difference.eq(held - step), zero.eq((held_grad != 0) & (step == 0))]
+            new, clipped = saturate(m, difference, self.width, f"new_{k}")
             m.d.comb += updated.eq(new)
             saturated.append(write & clipped)
-            zeros.append(write & (old != 0) & (step == 0))
+            zeros.append(write & zero)
         with m.Switch(lane):
             for k in range(self.count):
                 with m.Case(k):
@@ -121,10 +128,10 @@ class Bias(wiring.Component):
                     if self.gradient:
                         m.d.sync += self.peek_grad.eq(grads[k])
         if self.gradient:
-            m.d.comb += [self.saturated.eq(sum(saturated)), self.zeros.eq(sum(zeros))]
+            m.d.sync += [self.saturated.eq(sum(saturated)), self.zeros.eq(sum(zeros))]
         return m
 
-    def _schedule(self, m, word, bit, read, step_bit, first_bit, rounding, write):
+    def _schedule(self, m, word, bit, read, hold, step_bit, first_bit, rounding, write):
         m.d.comb += self.running.eq(1)
         with m.FSM():
             with m.State("IDLE"):
@@ -135,6 +142,9 @@ class Bias(wiring.Component):
             with m.State("READ"):
                 m.d.comb += read.eq(1)
                 m.d.sync += [bit.eq(self.rate_width - 1), first_bit.eq(1)]
+                m.next = "HOLD"
+            with m.State("HOLD"):
+                m.d.comb += hold.eq(1)
                 m.next = "MULTIPLY"
             with m.State("MULTIPLY"):
                 m.d.comb += step_bit.eq(1)
@@ -143,6 +153,8 @@ class Bias(wiring.Component):
                     m.next = "ROUND"
             with m.State("ROUND"):
                 m.d.comb += rounding.eq(1)
+                m.next = "SUBTRACT"
+            with m.State("SUBTRACT"):
                 m.next = "WRITE"
             with m.State("WRITE"):
                 m.d.comb += write.eq(1)

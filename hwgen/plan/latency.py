@@ -97,7 +97,7 @@ def update_cycles(planned: StagePlan, update: Update) -> int:
         weights = pace * math.prod(stage.weight_shape) + MASTERS + tn
     weights += settle(planned)
     # The biases start a cycle before the first piece, so Bias.update_cycles - 1.
-    biases = fold.y_words * (update.lr.width + 3) if stage.bias is not None else 0
+    biases = fold.y_words * (update.lr.width + 5) if stage.bias is not None else 0
     return settle(planned) + max(weights, biases) + 5 + 2
 
 
