@@ -92,6 +92,7 @@ class Bench:
             await ctx.tick()
             ctx.set(part.word_enable, 0)
             ctx.set(part.word, int(self.rng.integers(self.words)))
+            await ctx.tick()
             for _ in range(2):
                 assert [int(v) for v in ctx.get(part.bias)] == (self.value[word] << ALIGN).tolist()
                 await ctx.tick()

@@ -54,7 +54,7 @@ def op_layout(geometry, **operand):
 
 
 class Forward(wiring.Component):
-    """A forward pass, its array and a table of biases that answers only when asked; ops wait for ``go``."""
+    """A forward pass, its array and a table of biases that answers only when asked, two cycles later; ops wait for ``go``."""
 
     def __init__(self, geometry, pn, tile, biases):
         self.array = make_array(geometry, pn, tile)
@@ -82,11 +82,12 @@ class Forward(wiring.Component):
             array.f_x.eq(part.f_x),
             part.f_sum.eq(array.f_sum),
         ]
-        m.d.sync += Value.cast(part.bias).eq(-1)
+        read = Signal.like(part.bias, name="read")
+        m.d.sync += [Value.cast(read).eq(-1), Value.cast(part.bias).eq(Value.cast(read))]
         with m.If(part.word_enable), m.Switch(part.word):
             for word, row in enumerate(self.biases):
                 with m.Case(word):
-                    m.d.sync += [part.bias[j].eq(value) for j, value in enumerate(row)]
+                    m.d.sync += [read[j].eq(value) for j, value in enumerate(row)]
         return m
 
 

@@ -21,7 +21,7 @@ class Bias(wiring.Component):
     2**shift)), the product bit by bit, all lanes together: ``update_cycles`` in all. What memories give waits in a
     register first, and so does the difference, as block RAM is slow. Model: hwgen.numeric.scaled_step.
 
-    Members: ``word``, ``word_enable`` → ``bias`` one cycle later, shifted left by ``align`` to the sums'
+    Members: ``word``, ``word_enable`` → ``bias`` two cycles later, shifted left by ``align`` to the sums'
     binary point; ``take`` with the op's flags and dy; ``start`` pulse → ``running`` until done; ``load_*``
     host write (lane one-hot), with ``load_sum`` (if ``shared``) of db = ``load_grad``; ``peek_*`` read, two cycles
     after ``peek``, one a cycle; ``saturated``/``zeros``: lanes in the last cycle.
@@ -87,13 +87,13 @@ class Bias(wiring.Component):
             m.d.comb += [
                 reader.en.eq(self.word_enable),
                 reader.addr.eq(self.word),
-                self.bias[k].eq(reader.data << self.align),
                 keeper.en.eq(read | self.peek),
                 keeper.addr.eq(Mux(self.peek, self.peek_word, word)),
                 writer.en.eq(write | load[k]),
                 writer.addr.eq(Mux(load[k], self.load_word, word)),
                 writer.data.eq(Mux(load[k], self.load_value, updated)),
             ]
+            m.d.sync += self.bias[k].eq(reader.data << self.align)
             biases.append(keeper.data)
             if not self.gradient:
                 continue

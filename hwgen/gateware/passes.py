@@ -104,8 +104,8 @@ class ForwardPass(wiring.Component):
     ``i.ready`` depends on registers, and then on the op's ``visit_first``.
 
     Members: ``i`` ops {flags, x, inside} in order block, g, nf, kf, m; ``o`` sums lanes(Pn, width) in order
-    block, g, nf, m; ``f_*`` to the array; ``word``/``word_enable`` ask for a bias word, ``bias`` has it one
-    cycle later (aligned to the sums); ``busy``, ``blocked``, ``starved``: what the multipliers do in this
+    block, g, nf, m; ``f_*`` to the array; ``word``/``word_enable`` ask for a bias word, ``bias`` has it two
+    cycles later (aligned to the sums); ``busy``, ``blocked``, ``starved``: what the multipliers do in this
     cycle.
     """
 
@@ -155,9 +155,10 @@ class ForwardPass(wiring.Component):
         mark = Signal(FLAGS)
         m.d.comb += [mark.valid.eq(take), mark.first.eq(flags.first), mark.last.eq(flags.last)]
         latency = self.array.forward_latency
-        late, early = _delayed(m, mark, latency, "mark")
+        before, early = _delayed(m, mark, latency - 1, "mark")
+        late, _ = _delayed(m, before, 1, "mark_late")
         pixel, _ = _delayed(m, flags.m, latency, "pixel")
-        _, word = _delayed(m, flags.word, latency, "word")
+        _, word = _delayed(m, flags.word, latency - 1, "word")
         m.d.comb += [
             self.word.eq(word),
             self.word_enable.eq(early.valid & early.first),
