@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,36 +30,14 @@ from hwgen.plan.planner import plan_network
 from hwgen.plan.stack import stack_problem
 
 from .command import EXAMPLES
+from .synthesis import FAMILIES, synthesise
 
 __all__ = ["CASES", "fit", "plan_of", "run"]
 
-PASSES = "synth_xilinx -family xc7 -flatten -noiopad -noclkbuf"
 JOBS = 2
 LINK_COST = Path(__file__).parent / "results" / "link_cost.json"
-TIMEOUT = 900
-MEMORY_LUTS = {
-    "RAM32X1D": 2,
-    "RAM32M": 4,
-    "RAM64X1D": 2,
-    "RAM64M": 4,
-    "RAM128X1D": 4,
-    "SRL16E": 1,
-    "SRLC32E": 1,
-}
-LUTS = re.compile(r"LUT[1-6]")
-FLIP_FLOPS = re.compile(r"FD[CPRS]E(_1)?")
-_SYNTHESIS = f"""
-import sys
-from pyosys import libyosys
-design = libyosys.Design()
-top, stat, source, *boxes = sys.argv[1:]
-for box in boxes:
-    libyosys.run_pass("read_verilog -lib " + box, design)
-libyosys.run_pass("read_verilog " + source, design)
-libyosys.run_pass("rename -hide", design)  # names of the emitter's Yosys clash with those that ABC makes
-libyosys.run_pass("{PASSES} -top " + top, design)
-libyosys.run_pass("tee -q -o " + stat + " stat", design)
-"""
+FAMILY = "xc7"
+"""That the estimate is fitted to."""
 
 # The second layer of three: kernel, channels in and out, side of the map, (u, pc, Pn, b), and what else is special.
 CASES: tuple[tuple[int, int, int, int, tuple[int, int, int, int], dict[str, Any]], ...] = (
@@ -139,27 +115,6 @@ def plan_of(case: tuple[Any, ...]) -> tuple[Plan, int]:
     return plan_network(model.network()), 0 if special.get("first") else 1
 
 
-def _synthesise(folder: Path, top: str, boxes: tuple[str, ...] = ()) -> dict[str, int]:
-    """Cells of a module by type, the modules ``boxes`` left out."""
-    stat = folder / f"{top}.txt"
-    files = [str(folder / f"{name}.v") for name in (top, *boxes)]
-    command = [sys.executable, "-c", _SYNTHESIS, top, str(stat), *files]
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT)
-    text = stat.read_text()
-    last = text[text.rindex("===") :]
-    return {name: int(count) for count, name in re.findall(r"^ +(\d+) +([A-Z]\w+)$", last, re.MULTILINE)}
-
-
-def _cost(cells: dict[str, int]) -> dict[str, Any]:
-    """Logic apart from memories, which hwgen.plan.blocks counts."""
-    return {
-        "lut": sum(n for cell, n in cells.items() if LUTS.fullmatch(cell)),
-        "ff": sum(n for cell, n in cells.items() if FLIP_FLOPS.fullmatch(cell)),
-        "lut_ram": sum(n * MEMORY_LUTS.get(cell, 0) for cell, n in cells.items()),
-        "dsp": cells.get("DSP48E1", 0),
-    }
-
-
 def _names(files: dict[str, str]) -> list[str]:
     return [Path(path).stem for path in files]
 
@@ -171,7 +126,8 @@ def _cases() -> list[dict[str, Any]]:
 
 def _measure(folder: Path, top: str, boxes: tuple[str, ...] = (), **about: Any) -> dict[str, Any]:
     start = time.monotonic()
-    row = {**about, **_cost(_synthesise(folder, top, boxes)), "seconds": round(time.monotonic() - start, 1)}
+    cost = FAMILIES[FAMILY].cost(synthesise(folder, top, FAMILY, boxes))
+    row = {**about, **cost, "seconds": round(time.monotonic() - start, 1)}
     print(row, file=sys.stderr, flush=True)
     return row
 
@@ -329,7 +285,7 @@ def run() -> dict[str, Any]:
             row["features"] = _features(row)
     return {
         "yosys": importlib.metadata.version("pyosys"),
-        "passes": PASSES,
+        "passes": FAMILIES[FAMILY].passes,
         "cases": _cases(),
         "rows": rows,
         "coefficients": coefficients,
