@@ -19,7 +19,7 @@ def tree_depth(leaves: int) -> int:
 
 def settle_cycles(tn: int, stack: int = 1) -> int:
     """Cycles after the last op (or update piece) until every word is in its memory."""
-    return 1 + tn + 8 + stack - 1
+    return 1 + tn + 9 + stack - 1
 
 
 class Array(wiring.Component):
@@ -77,10 +77,10 @@ class Array(wiring.Component):
             "zeros": Out(range(pk * pn + 1)),
         }
         super().__init__(members)
-        self.forward_latency = 1 + tk + 2 + shape.held + tree_depth(self.gk)
-        self.backward_latency = 1 + tn + 2 + shape.held + shape.stack - 1 + tree_depth(self.gn)
+        self.forward_latency = 1 + tk + 3 + shape.held + tree_depth(self.gk)
+        self.backward_latency = 1 + tn + 3 + shape.held + shape.stack - 1 + tree_depth(self.gn)
         self.settle = settle_cycles(tn, shape.stack)
-        self.peek_latency = tn + 5
+        self.peek_latency = tn + 6
 
     def make_tile(self) -> Tile:
         """The tile that this array repeats."""
@@ -184,13 +184,13 @@ class Array(wiring.Component):
                     with m.Case(i * self.pn + j):
                         m.d.comb += number.eq((i // self.tk) * self.gn + j // self.tn)
         numbers = [number]
-        for k in range(self.tn + 7):
+        for k in range(self.tn + 8):
             later = Signal.like(number, name=f"peek_tile_{k}", reset_less=True)
             m.d.sync += later.eq(numbers[-1])
             numbers.append(later)
-        ports = {"peek_master": numbers[self.tn + 7]}
+        ports = {"peek_master": numbers[self.tn + 8]}
         if self.shape.gradient:
-            ports["peek_grad"] = numbers[self.tn + 3]
+            ports["peek_grad"] = numbers[self.tn + 4]
         for name, which in ports.items():
             with m.Switch(which):
                 for k, tile in enumerate(tile for row in tiles for tile in row):

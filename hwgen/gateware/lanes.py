@@ -6,7 +6,7 @@ from amaranth import *
 
 from .step import select_row
 
-__all__ = ["Lanes", "port"]
+__all__ = ["Lanes", "last_of", "port"]
 
 
 class Lanes:
@@ -101,9 +101,17 @@ class Lanes:
         )
 
 
-def port(uses):
+def last_of(uses):
     """(enable, address) of a port from those of its uses, the last of which counts."""
     enable, address = uses[0]
     for more, other in uses[1:]:
         enable, address = enable | more, Mux(more, other, address)
+    return enable, address
+
+
+def port(m, name, uses):
+    """As last_of, in registers: a memory behind the choice of its address, in one cycle, would be too slow."""
+    chosen, place = last_of(uses)
+    enable, address = Signal(name=f"{name}_read"), Signal(len(place), name=f"{name}_place", reset_less=True)
+    m.d.sync += [enable.eq(chosen), address.eq(place)]
     return enable, address

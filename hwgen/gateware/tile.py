@@ -6,7 +6,7 @@ from amaranth import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .lanes import Lanes, port
+from .lanes import Lanes, last_of, port
 from .pipeline import delayed, kept, multiply_add, passed_on
 from .shape import CHUNK, ArrayShape, control_layout
 from .step import operands, piece_of, random_bits, select_row, step_of, stepped
@@ -22,17 +22,18 @@ class Tile(wiring.Component):
     PE), column j of the backward side j cycles after column 0; the gradient multiplies with the backward
     wave. Inputs and outputs are aligned, so that tiles may be placed side by side.
 
-    Latency: forward ``tk + 2`` from f_x to f_sum, backward ``tn + 2`` from b_dy to b_sum, one more where both take
+    Latency: forward ``tk + 3`` from f_x to f_sum, backward ``tn + 3`` from b_dy to b_sum, one more where both take
     turns at the weights (:class:`hwgen.gateware.shape.ArrayShape`), and backward ``stack - 1`` more; every cycle takes
-    an op. A word's dW is read 1 cycle after its visit's first op and written 3 cycles after the last one, of rows
-    behind others in a lane a cycle later for each. An update takes ``shape.row_cycles`` cycles a word, or a row of a
-    word where ``shape.rows`` > 1; forward and backward must be idle meanwhile (tk, tn + 8 cycles around it), and at
+    an op. In the first cycle the addresses of memories are chosen, which they have in a register then. A word's dW is
+    read 2 cycles after its visit's first op and written 4 cycles after the last one, of rows behind others in a lane a
+    cycle later for each. An update takes ``shape.row_cycles`` cycles a word, or a row of a
+    word where ``shape.rows`` > 1; forward and backward must be idle meanwhile (tk + 1, tn + 9 cycles around it), and at
     loads and peeks. Model: hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step (update).
 
     Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
     ``b_control``, ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the
     forward copy and clears dW; with ``load_sum`` sets dW to ``load_grad`` instead), ``peek_*`` the peeked words of PE
-    ``peek_select``, one a cycle: dW ``tn + 3``, the master ``tn + 7`` cycles after the peek and its ``peek_select``;
+    ``peek_select``, one a cycle: dW ``tn + 4``, the master ``tn + 8`` cycles after the peek and its ``peek_select``;
     ``saturated``/``zeros``: PEs whose master clipped, or whose non-zero dW gave a zero step, in the last
     cycle.
     """
@@ -71,39 +72,42 @@ class Tile(wiring.Component):
             if shape.stochastic:
                 members |= {"key": In(32), "lane_base": In(32)}
         super().__init__(members)
-        self.forward_latency = tk + 2 + shape.held
-        self.backward_latency = tn + 2 + shape.held + shape.stack - 1
+        self.forward_latency = tk + 3 + shape.held
+        self.backward_latency = tn + 3 + shape.held + shape.stack - 1
 
     def elaborate(self, platform):
         m = Module()
         shape, tk, tn = self.shape, self.tk, self.tn
 
-        # Control, delayed by 0.. cycles: column j sees phase p of an op in control[j + p].
-        control = [self.b_control]
-        for k in range(1, tn + 8 + shape.stack):
+        # Control, delayed by 0.. cycles: column j asks its memories for phase p of an op with asked[j + p], and sees
+        # it in control[j + p], a cycle later.
+        asked = [self.b_control]
+        for k in range(1, tn + 9 + shape.stack):
             stage = Signal(control_layout(shape), name=f"control_{k}")
-            m.d.sync += stage.eq(control[-1])
-            control.append(stage)
+            m.d.sync += stage.eq(asked[-1])
+            asked.append(stage)
+        control = asked[1:]
         held, behind, lanes = shape.held, shape.stack - 1, self.lanes
-        x_rows = [delayed(m, self.f_x[i], i + 1 + held, f"x_{i}")[-1] for i in range(tk)]
+        x_rows = [delayed(m, self.f_x[i], i + 2 + held, f"x_{i}")[-1] for i in range(tk)]
         dy = []
         if shape.backward or shape.gradient:
             late = held if shape.backward else 0
-            delays = [max(j + 1 + late, j + 2 * shape.gradient) + behind for j in range(tn)]
-            dy = [delayed(m, self.b_dy[j], delays[j], f"dy_{j}") for j in range(tn)]
+            delays = [max(j + 1 + late, j + 2 * shape.gradient) + behind + 1 for j in range(tn)]
+            dy = [delayed(m, self.b_dy[j], delays[j], f"dy_{j}")[1:] for j in range(tn)]
         x_stored = []
         if shape.gradient:
-            x_stored = [delayed(m, self.b_x[i], tn + 1 + lanes.group(i), f"xs_{i}") for i in range(tk)]
+            x_stored = [delayed(m, self.b_x[i], tn + 2 + lanes.group(i), f"xs_{i}")[1:] for i in range(tk)]
 
         moves = self._moves(m)
         loads = column_loads(m, shape, self, lanes)
-        selects = [self.peek_select, *delayed(m, self.peek_select, tn + 7, "peek_select")]
+        asking = [self.peek_select, *delayed(m, self.peek_select, tn + 8, "peek_select")]
+        selects = asking[1:]
         masters, grads, saturated, zeros = [], [], [], []
         back_sums: list[Value] = [Const(0)] * tk
         forward_sums: list[Value] = [Const(0)] * tn
         for j in range(tn):
             phase, load = control[j:], loads[j]
-            column = self._masters(m, j, control, load, selects[j + 6], moves)
+            column = self._masters(m, j, asked, load, asking[j + 6], moves)
             masters.append(
                 lanes.word(m, f"master_{j}", j, selects[j + 7], self._updating(phase[7]), column.words)
             )
@@ -120,9 +124,7 @@ class Tile(wiring.Component):
                         m, f"back_{i}_{j}", error, weights[i], back_sums[i], shape.back
                     )
             if shape.gradient:
-                totals, old = self._gradient_memory(
-                    m, j, phase, column, load, selects[j + 2 - shape.registered]
-                )
+                totals, old = self._gradient_memory(m, j, asked[j:], column, load, asking[j + 2 - shape.registered])
                 grads.append(lanes.word(m, f"grad_{j}", j, selects[j + 3], self._updating(phase[3]), old))
                 selected = grads[-1][0], masters[-1][0]
                 flags = self._gradients(m, j, phase, x_stored, dy[j], column, load, totals, old, selected)
@@ -162,42 +164,43 @@ class Tile(wiring.Component):
         """The forward op's load and address 0, 1, ... cycles later, as far as rows need them."""
         shape = self.shape
         loads, addresses = [self.f_load], [self.f_address]
-        for i in range(1, self.tk + shape.held if not (shape.copy and shape.columns) else 1):
+        for i in range(1, self.tk + shape.held + 1 if not (shape.copy and shape.columns) else 2):
             load = Signal(name=f"load_{i}")
             m.d.sync += load.eq(loads[-1])
             loads.append(load)
-            if not shape.columns or i < shape.stack:
+            if not shape.columns or i < shape.stack + shape.copy:
                 address = Signal(shape.address, name=f"address_{i}", reset_less=True)
                 m.d.sync += address.eq(addresses[-1])
                 addresses.append(address)
         return loads, addresses
 
-    def _masters(self, m, j, control, load, peek, moves):
+    def _masters(self, m, j, asked, load, peek, moves):
         """A column's masters; written by the update, 8 cycles behind its last piece (9, a row at a time, where the
         column has one unit), and by the host."""
-        shape, phase, rows, lanes = self.shape, control[j:], range(self.lanes.count), self.lanes
+        shape, rows, lanes = self.shape, range(self.lanes.count), self.lanes
+        ask, phase = asked[j:], asked[j + 1 :]
         in_turn = shape.rows > 1
         memory = self._words(m, f"master_{j}", shape.master)
         written = phase[9] if in_turn else phase[8]
         updated = written.update & written.last if shape.updates else Const(0)
-        turns, backs = control[j - shape.early(j) :], Const(int(shape.backward))
+        turns, backs = asked[j - shape.early(j) :], Const(int(shape.backward))
         uses = [
             (turns[g].op & turns[g].first & backs, lanes.place(turns[g].address, g)) for g in lanes.groups
         ]
-        late = phase[6].peek | (phase[6].update & phase[6].last if in_turn else 0)
-        place = lanes.place_of(m, f"late_master_{j}", j, phase[6], peek, self._updating(phase[6]))
+        late = ask[6].peek | (ask[6].update & ask[6].last if in_turn else 0)
+        place = lanes.place_of(m, f"late_master_{j}", j, ask[6], peek, self._updating(ask[6]))
         uses.append((late, place))
         if shape.updates and not in_turn:
-            step = phase[6 - shape.registered]
+            step = ask[6 - shape.registered]
             uses.append((step.update & step.last, step.address))
         if in_turn:  # once more, for the rows that are written back as they are
-            again, _ = lanes.of_row(m, f"again_{j}", phase[8].row)
-            uses.append((phase[8].update & phase[8].last, lanes.place(phase[8].address, again)))
+            again, _ = lanes.of_row(m, f"again_{j}", ask[8].row)
+            uses.append((ask[8].update & ask[8].last, lanes.place(ask[8].address, again)))
         if shape.columns:
             uses.append((load.reading, load.reading_address))
         if not shape.copy:
             uses += [(moves[0][g], lanes.place(moves[1][g], g)) for g in lanes.groups]
-        words = memory.read(*port(uses))
+        words = memory.read(*port(m, f"master_{j}", uses))
         late_words = words
         if shape.registered and (shape.copy or (shape.updates and not in_turn)):
             late_words = [delayed(m, word, 1, f"late_{i}_{j}")[-1] for i, word in enumerate(words)]
@@ -242,14 +245,12 @@ class Tile(wiring.Component):
         if not shape.copy:
             words = self._top(column.words)
             return [
-                self._keep(m, f"weight_{i}_{j}", words[lanes.lane(i)], i - lanes.group(i), loads[i + 1])
+                self._keep(m, f"weight_{i}_{j}", words[lanes.lane(i)], i - lanes.group(i), loads[i + 2])
                 for i in range(self.tk)
             ]
         memory = self._words(m, f"forward_weight_{j}", shape.w)
         memory.write(column.enables, column.address, self._top(column.new))
-        words = (
-            memory.read(loads, addresses) if not shape.columns else memory.read(self.f_load, self.f_address)
-        )
+        words = memory.read(loads[1], addresses[1]) if shape.columns else memory.read(loads[1:], addresses[1:])
         waits = [shape.registered + (i if shape.columns else 0) for i in range(self.tk)]
         return [[word, *delayed(m, word, waits[i], f"weight_{i}_{j}")][-1] for i, word in enumerate(words)]
 
@@ -337,7 +338,7 @@ class Tile(wiring.Component):
         """Key and logical index of a weight, for stochastic rounding."""
         return self.key + phase.base + self.lane_base + offset
 
-    def _gradient_memory(self, m, j, phase, column, load, peek):
+    def _gradient_memory(self, m, j, ask, column, load, peek):
         """Sums of dW, and dW between visits; with one word only, the sum registers are their own memory."""
         shape = self.shape
         totals = [
@@ -347,7 +348,7 @@ class Tile(wiring.Component):
             return totals, totals
         # A word may come back one op after it was left when there are but two of them: then the read meets the write.
         memory = self._words(m, f"grad_{j}", shape.grad, shape.depth == 2)
-        lanes, asked = self.lanes, phase[2 - shape.registered :]
+        lanes, asked, phase = self.lanes, ask[2 - shape.registered :], ask[1:]
         updates = asked[0].update & asked[0].first
         if shape.rows > 1:
             _, lane = lanes.of_row(m, f"updated_{j}", asked[0].row)
@@ -357,7 +358,7 @@ class Tile(wiring.Component):
         uses.append((updates | asked[0].peek, place))
         if shape.columns:
             uses.append((load.sums.reading, load.sums.reading_address))
-        old = memory.read(*port(uses))
+        old = memory.read(*port(m, f"grad_{j}", uses))
         if shape.registered:
             old = [delayed(m, word, 1, f"old_{i}_{j}")[-1] for i, word in enumerate(old)]
         done = [
@@ -373,7 +374,7 @@ class Tile(wiring.Component):
                 self._loaded(i, column, load, word, total)
                 for i, (word, total) in enumerate(zip(old, values, strict=True))
             ]
-        ends, end_address = port(done)
+        ends, end_address = last_of(done)
         enables = [ends | (other if shape.columns else column.clears(load, i)) for i in range(lanes.count)]
         memory.write(enables, Mux(other, address, end_address), values)
         return totals, old

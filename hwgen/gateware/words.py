@@ -59,7 +59,7 @@ class Words:
 
 @dataclass(frozen=True)
 class SumLoad:
-    """Loads of a column's dW, once the column's word is there (to be read now: ``reading`` at
+    """Loads of a column's dW, once the column's word is there (asked for now: ``reading`` at
     ``reading_address``, in the same one of two cycles as peeks): whether there is one of any PE (``some``;
     ``soon``: with the next cycle), of which (``chosen``), where, and to what. ``kept``: for each PE flags and
     values, the last that is set counts, of loads before that set it in the same word, which the word read does
@@ -85,7 +85,7 @@ class Load:
     """Loads of a column: whether there is one of a master (``master``), or of any PE (``some``), of which (``chosen``,
     of masters ``masters``), where, the master that it sets, and dW (``sums``).
 
-    ``reading``: the column's word is to be read for it, at ``reading_address``. PEs are lanes here and
+    ``reading``: the column's word is asked for it, at ``reading_address``. PEs are lanes here and
     addresses those of memories (see lanes.Lanes). ``kept_masters``: PEs that the load before set in the same word,
     which the word read does not have yet, to ``kept_value``.
     """
@@ -139,21 +139,22 @@ def column_loads(m, shape, tile, lanes) -> list[Load]:
         sums = [tile.load_sum, Mux(tile.load_sum, tile.load_grad, 0)]
     m.d.comb += now.as_value().eq(Cat(select, address, tile.load_value, *sums))
     past = [now]
-    for k in range(1, 5 + shape.registered if shape.columns else 1):
+    for k in range(1, 6 + shape.registered if shape.columns else 2):
         later = Signal.like(now, name=f"load_{k}")
         m.d.sync += later.eq(past[-1])
         past.append(later)
     loads = []
     for j in range(tn):
         sums = _sum_load(shape, past, j, rows, tn)
-        here = past[1 if shape.columns else 0]
+        here = past[2 if shape.columns else 1]
         chosen = _chosen(here, j, rows, tn)
         some, master = Signal(name=f"loads_{j}"), Signal(name=f"loads_master_{j}")
         m.d.comb += [some.eq(Cat(chosen).any()), master.eq(some & ~here.sum)]
         kept, kept_value = [Const(0)] * rows, Const(0)
         if shape.columns:
-            same = (past[2].address == here.address) & ~past[2].sum
-            kept, kept_value = [same & one for one in _chosen(past[2], j, rows, tn)], past[2].value
+            before = past[3]
+            same = (before.address == here.address) & ~before.sum
+            kept, kept_value = [same & one for one in _chosen(before, j, rows, tn)], before.value
         loads.append(
             Load(
                 some, chosen, master, [one & ~here.sum for one in chosen], here.address, here.value,
@@ -170,7 +171,7 @@ def _chosen(load, j, rows, tn):
 
 def _sum_load(shape, past, j, rows, tn):
     """dW of column j among the loads ``past``, of 0, 1, ... cycles ago."""
-    at = 2 if shape.columns else 0
+    at = 3 if shape.columns else 1
     here, chosen = past[at], _chosen(past[at], j, rows, tn)
     some = Cat(chosen).any()
     if not shape.columns:

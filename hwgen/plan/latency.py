@@ -58,20 +58,20 @@ def _held(planned: StagePlan) -> int:
 def sum_latency(planned: StagePlan) -> int:
     """From a forward op to the sum it completes, behind the pass's FIFO: ForwardPass.latency."""
     tk = planned.tile[0]
-    return 1 + tk + 2 + _held(planned) + (planned.fold.pk // tk - 1).bit_length() + 2
+    return 1 + tk + 3 + _held(planned) + (planned.fold.pk // tk - 1).bit_length() + 2
 
 
 def back_latency(planned: StagePlan) -> int:
     """From a backward op to the chunk it completes: BackwardPass.latency."""
     tn = planned.tile[1]
     return (
-        1 + tn + 2 + _held(planned) + planned.storage.stack - 1 + (planned.fold.pn // tn - 1).bit_length() + 2
+        1 + tn + 3 + _held(planned) + planned.storage.stack - 1 + (planned.fold.pn // tn - 1).bit_length() + 2
     )
 
 
 def settle(planned: StagePlan) -> int:
     """From the last op to the last word written, with a margin: Updater.settle."""
-    return 1 + planned.tile[1] + 8 + planned.storage.stack - 1 + 4
+    return 1 + planned.tile[1] + 9 + planned.storage.stack - 1 + 4
 
 
 def update_chunks(stage: Stage, batch: int) -> int:
@@ -114,7 +114,7 @@ def masters_come(planned: StagePlan, asked: int, links: Sequence[LinkPlan]) -> i
 
 def sums_latency(planned: StagePlan) -> int:
     """From the end of the settling to the first own sum of a gradient: GradientSums and Array.peek_latency."""
-    return planned.tile[1] + 5 + 3
+    return planned.tile[1] + 6 + 3
 
 
 def _divider(loss: Loss) -> int:

@@ -144,7 +144,8 @@ class RolledArray final : public Rolled {
     static size_t word_of(uint32_t pe, uint32_t address) {
         return size_t(place_of(address, group_of(pe))) * WORD + size_t(lane_of(pe));
     }
-    Moment& ago(int cycles) { return moments_[(now_ - 1 - cycles) % AGO]; }
+    // What came to the tiles so many cycles ago, and a register more: they choose addresses first.
+    Moment& ago(int cycles) { return moments_[(now_ - 2 - cycles) % AGO]; }
 
     static void clear(Moment& m) { m.f_load = m.load = m.op = m.update = m.peek = m.first = m.last = false; }
     // What comes to the array is in a register before it comes to the tiles.
