@@ -91,6 +91,7 @@ def test_count_follows_a_word_by_one_cycle_and_stalls_do_not_repeat_it():
         ctx.set(part.i.valid, 1)
         await ctx.tick()
         ctx.set(part.i.valid, 0)
+        await ctx.tick()
         assert (ctx.get(part.o.valid), ctx.get(part.saturated)) == (1, 0)
         for _ in range(5):
             await ctx.tick()

@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .host import BUS
-from .stream import Fifo
+from .stream import Buffer, Fifo
 
 __all__ = ["COMMAND", "CommandBus"]
 
@@ -19,8 +19,8 @@ class CommandBus(wiring.Component):
     """Does the register accesses of ``board`` one after the other, in the order of the commands.
 
     A read gives one word of ``reply``, a write none. A command for another board does nothing; a read is
-    answered with 0, so that no host waits in vain. Throughput is that of the bus; ``depth`` commands and as
-    many replies queue. A read starts when its reply has room. ``command.ready`` and ``reply.valid`` depend on
+    answered with 0, so that no host waits in vain. Throughput is that of the bus; ``depth`` commands, two more and
+    ``depth`` replies queue. A read starts when its reply has room. ``command.ready`` and ``reply.valid`` depend on
     registers only.
 
     Members: ``command`` stream of COMMAND, ``reply`` stream of 32 bits, ``bus`` to a Host.
@@ -42,19 +42,22 @@ class CommandBus(wiring.Component):
         m = Module()
         m.submodules.commands = commands = Fifo(COMMAND, self.depth)
         m.submodules.replies = replies = Fifo(32, self.depth)
+        # Accesses reach all of the device: they come from registers, not out of a memory.
+        m.submodules.next = following = Buffer(COMMAND)
         wiring.connect(m, wiring.flipped(self.command), commands.i)
+        wiring.connect(m, commands.o, following.i)
         wiring.connect(m, replies.o, wiring.flipped(self.reply))
-        bus, command = self.bus, commands.o.payload
+        bus, command = self.bus, following.o.payload
         own, start, done = Signal(), Signal(), Signal()
         m.d.comb += [
             own.eq(command.board == self.board),
-            start.eq(commands.o.valid & (command.write | replies.i.ready)),
+            start.eq(following.o.valid & (command.write | replies.i.ready)),
             bus.valid.eq(start & own),
             bus.write.eq(command.write),
             bus.addr.eq(command.addr),
             bus.wdata.eq(command.data),
             done.eq(start & (bus.ready | ~own)),
-            commands.o.ready.eq(done),
+            following.o.ready.eq(done),
             replies.i.valid.eq(done & ~command.write),
             replies.i.payload.eq(Mux(own, bus.rdata, 0)),
         ]

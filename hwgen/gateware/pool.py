@@ -10,7 +10,7 @@ from ..numeric import Q, bits_for_sum
 from ..plan.geometry import Geometry
 from .col2im import Col2im
 from .round import Requantise
-from .stream import lanes
+from .stream import Buffer, lanes
 from .window import Window
 
 __all__ = ["MaxPool", "MaxPoolAdjoint", "argmax_layout"]
@@ -25,7 +25,7 @@ class MaxPool(wiring.Component):
     """The greatest value of every window, and where it was: the first in raster order among equals.
 
     Positions outside the image are left out. Model: hwgen.ref.kernels.max_pool. kh·kw cycles a word of the
-    output.
+    output. What the window's memories give waits in a register before it is compared.
 
     Members: ``i``, ``o`` words lanes(P, width); ``argmax`` words of :func:`argmax_layout`, only while
     ``train``; ``high`` row slots in use.
@@ -48,8 +48,10 @@ class MaxPool(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.window = window = self.window
+        m.submodules.ops = ops = Buffer(window.op_layout)
         wiring.connect(m, wiring.flipped(self.i), window.i)
-        op = window.o.payload
+        wiring.connect(m, window.o, ops.i)
+        op = ops.o.payload
         positions = self.geometry.window.positions
         position = Signal(range(max(2, positions)))
         best = Signal(lanes(self.geometry.pc, self.width), reset_less=True)
@@ -61,8 +63,8 @@ class MaxPool(wiring.Component):
         m.d.comb += [
             window.allow.eq(1),
             self.high.eq(window.high),
-            window.o.ready.eq(~op.flags.last | room),
-            take.eq(window.o.valid & window.o.ready),
+            ops.o.ready.eq(~op.flags.last | room),
+            take.eq(ops.o.valid & ops.o.ready),
             finish.eq(take & op.flags.last),
         ]
         with m.If(self.o.ready):
@@ -95,7 +97,7 @@ class MaxPoolAdjoint(wiring.Component):
     """Sends each error to the position of its maximum, adds what meets there, and saturates (``exact``: hands out the
     sums).
 
-    Model: hwgen.ref.kernels.max_pool_adjoint. kh·kw cycles a word of ``i``.
+    Model: hwgen.ref.kernels.max_pool_adjoint. kh·kw cycles a word of ``i``; ``i.ready`` is a register.
 
     Members: ``i`` words lanes(P, width) of the pooled errors, ``argmax`` of the same word; ``o`` words of the
     unpooled errors; ``saturated`` lanes so far; ``high`` row slots in use.
@@ -119,17 +121,19 @@ class MaxPoolAdjoint(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.col2im = col = self.col
+        m.submodules.errors = errors = Buffer(self.i.payload.shape())
+        wiring.connect(m, wiring.flipped(self.i), errors.i)
         positions = self.geometry.window.positions
         position = Signal(range(max(2, positions)))
         last = position == positions - 1
-        have = self.i.valid & self.argmax.valid
+        have = errors.o.valid & self.argmax.valid
         m.d.comb += [
             col.i.valid.eq(have),
-            self.i.ready.eq(col.i.ready & last & self.argmax.valid),
-            self.argmax.ready.eq(col.i.ready & last & self.i.valid),
+            errors.o.ready.eq(col.i.ready & last & self.argmax.valid),
+            self.argmax.ready.eq(col.i.ready & last & errors.o.valid),
             self.high.eq(col.high),
             *(
-                col.i.payload[k].eq(Mux(self.argmax.payload[k] == position, self.i.payload[k], 0))
+                col.i.payload[k].eq(Mux(self.argmax.payload[k] == position, errors.o.payload[k], 0))
                 for k in range(self.geometry.pc)
             ),
         ]

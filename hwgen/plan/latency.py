@@ -13,7 +13,7 @@ from .plan import StagePlan
 
 __all__ = [
     "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_LONG", "LINK_SPREAD", "MASTERS", "MASTERS_ASKED",
-    "MASTERS_DONE", "MEMORY", "RELANE", "REGISTERED", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency",
+    "MASTERS_DONE", "MEMORY", "POOL", "RELANE", "REGISTERED", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency",
     "loss_cycles", "masters_come", "result_latency", "settle", "sum_latency", "sums_latency", "update_chunks",
     "update_cycles", "update_word",
 ]  # fmt: skip
@@ -24,7 +24,9 @@ WINDOW = 3
 REPLAY = 3
 COL2IM = 5
 """From the last chunk to the first sum."""
-ROUND = 1
+ROUND = 2
+POOL = 1
+"""The register before a pool's comparators, and that before its adjoint."""
 RELU = 1
 FIFO = 1
 FRAME = 1

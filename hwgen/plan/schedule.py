@@ -100,7 +100,7 @@ class _Stage:
         """Pixels of y, from those that the pool takes."""
         if self.pool is not None:
             cost = self.pool.words * self.pool.window.positions
-            pixels = self._after("pool", pixels[self.pool_needed] + L.WINDOW, cost)
+            pixels = self._after("pool", pixels[self.pool_needed] + L.WINDOW + L.POOL, cost)
         self.times.y.append(pixels + L.FIFO)
         return pixels + L.FIFO
 
@@ -115,7 +115,7 @@ class _Stage:
         self.times.dy.append(dy)
         if self.pool is not None:
             cost = self.pool.words * self.pool.window.positions
-            added = self._after("pool_col", dy - fold.y_words + 1, cost) - 1
+            added = self._after("pool_col", dy + L.POOL - fold.y_words + 1, cost) - 1
             ready = added[self.pool_touching] + L.COL2IM + L.ROUND
             dy = self._after("unpool", ready, fold.y_words) - 1
         return dy
