@@ -24,6 +24,7 @@ NAMES = (
     "chain",
     "link_cost",
     "logic",
+    "fmax",
     "planner",
     "scale",
     "boards",
