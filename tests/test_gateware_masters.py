@@ -187,9 +187,9 @@ def test_a_part_draws_its_own_random_bits():
 @pytest.mark.parametrize("pace", [1, 2])
 def test_a_weight_in_so_many_cycles(pace, columns):
     weights = "block" if pace == 2 else "auto"
-    bench = Bench(FOLDS[2], seed=3, weights=weights, latency=columns + 4)
+    bench = Bench(FOLDS[2], seed=3, weights=weights, latency=columns + 5)
     bench.run(1)
-    # Array.peek_latency is 4 more than the tile's columns; the bench does not see the cycle of ``start``.
+    # As Array.peek_latency, but for the register of the array; the bench does not see the cycle of ``start``.
     assert bench.part.pace == pace
     update = bench.network.update
     planned = dataclasses.replace(bench.planned, tile=(1, columns))

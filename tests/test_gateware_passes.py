@@ -54,7 +54,7 @@ def op_layout(geometry, **operand):
 
 
 class Forward(wiring.Component):
-    """A forward pass, its array and a table of biases that answers only when asked, two cycles later; ops wait for ``go``."""
+    """A forward pass, its array and a table of biases that answers two cycles after a question; ops wait for ``go``."""
 
     def __init__(self, geometry, pn, tile, biases):
         self.array = make_array(geometry, pn, tile)

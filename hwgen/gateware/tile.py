@@ -124,7 +124,9 @@ class Tile(wiring.Component):
                         m, f"back_{i}_{j}", error, weights[i], back_sums[i], shape.back
                     )
             if shape.gradient:
-                totals, old = self._gradient_memory(m, j, asked[j:], column, load, asking[j + 2 - shape.registered])
+                totals, old = self._gradient_memory(
+                    m, j, asked[j:], column, load, asking[j + 2 - shape.registered]
+                )
                 grads.append(lanes.word(m, f"grad_{j}", j, selects[j + 3], self._updating(phase[3]), old))
                 selected = grads[-1][0], masters[-1][0]
                 flags = self._gradients(m, j, phase, x_stored, dy[j], column, load, totals, old, selected)
@@ -250,7 +252,9 @@ class Tile(wiring.Component):
             ]
         memory = self._words(m, f"forward_weight_{j}", shape.w)
         memory.write(column.enables, column.address, self._top(column.new))
-        words = memory.read(loads[1], addresses[1]) if shape.columns else memory.read(loads[1:], addresses[1:])
+        words = (
+            memory.read(loads[1], addresses[1]) if shape.columns else memory.read(loads[1:], addresses[1:])
+        )
         waits = [shape.registered + (i if shape.columns else 0) for i in range(self.tk)]
         return [[word, *delayed(m, word, waits[i], f"weight_{i}_{j}")][-1] for i, word in enumerate(words)]
 

@@ -13,9 +13,9 @@ from .plan import StagePlan
 
 __all__ = [
     "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_LONG", "LINK_SPREAD", "MASTERS", "MASTERS_ASKED",
-    "MASTERS_DONE", "MEMORY", "POOL", "RELANE", "REGISTERED", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency", "dz_latency",
-    "loss_cycles", "masters_come", "result_latency", "settle", "sum_latency", "sums_latency", "update_chunks",
-    "update_cycles", "update_word",
+    "MASTERS_DONE", "MEMORY", "POOL", "RELANE", "REGISTERED", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency",
+    "dz_latency", "loss_cycles", "masters_come", "peek_latency", "result_latency", "settle", "sum_latency",
+    "sums_latency", "update_chunks", "update_cycles", "update_word",
 ]  # fmt: skip
 
 WINDOW = 3
@@ -39,8 +39,8 @@ LINK_SPREAD = 52
 """Cycles by which a crossing may take longer: other channels' frames, and longer ones of its own."""
 MEMORY = 60
 """From an address to its first word, in an external memory as simulations have it."""
-MASTERS = 11
-"""Cycles that masters elsewhere take beside one each: SumReader, MasterUpdate."""
+MASTERS = 6
+"""Cycles that masters elsewhere take beside one each and peek_latency: SumReader, MasterUpdate."""
 MASTERS_ASKED = 7
 """From the first forward op of a batch to the first master of a neighbour, beside the way there and back: request,
 ChipRegion, MasterWords."""
@@ -95,8 +95,8 @@ def update_cycles(planned: StagePlan, update: Update) -> int:
     if planned.storage.master != "here":
         pace = load_pace(planned)
         # A sum that comes in the wrong one of two cycles waits for the other.
-        tn = planned.tile[1] - (planned.tile[1] - 1) % pace
-        weights = pace * math.prod(stage.weight_shape) + MASTERS + tn
+        peek = peek_latency(planned)
+        weights = pace * math.prod(stage.weight_shape) + MASTERS + peek - peek % pace
     weights += settle(planned)
     # The biases start a cycle before the first piece, so Bias.update_cycles - 1.
     biases = fold.y_words * (update.lr.width + 5) if stage.bias is not None else 0
@@ -114,9 +114,14 @@ def masters_come(planned: StagePlan, asked: int, links: Sequence[LinkPlan]) -> i
     return asked + 2 * way + MASTERS_ASKED + walk + MASTERS_DONE + settle(planned)
 
 
+def peek_latency(planned: StagePlan) -> int:
+    """From the peek of a weight to its dW: Array.peek_latency."""
+    return planned.tile[1] + 6
+
+
 def sums_latency(planned: StagePlan) -> int:
     """From the end of the settling to the first own sum of a gradient: GradientSums and Array.peek_latency."""
-    return planned.tile[1] + 6 + 3
+    return peek_latency(planned) + 3
 
 
 def _divider(loss: Loss) -> int:

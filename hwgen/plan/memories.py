@@ -79,7 +79,7 @@ def _weights(planned: StagePlan, batch: int) -> Iterator[Memory]:
     for name, width in widths.items():
         yield Memory(name, words, rows * width, count, kind=storage.weights)
     if storage.master != "here":
-        yield from _fifo("sums of weights", stage.grad_bits(batch), planned.tile[1] + 9)
+        yield from _fifo("sums of weights", stage.grad_bits(batch), L.peek_latency(planned) + 4)
         yield from _fifo("new masters", stage.master.width, 8)
 
 
