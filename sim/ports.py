@@ -105,12 +105,15 @@ def mangle(name: str) -> str:
 
 
 def read_ports(
-    files: Mapping[str, str], module: str = "hwgen_core", streams: tuple[str, ...] = STREAMS
+    files: Mapping[str, str],
+    module: str = "hwgen_core",
+    streams: tuple[str, ...] = STREAMS,
+    channels: bool = True,
 ) -> Ports:
     """Finds ``module`` in Verilog texts (path → text) and reads its port declarations.
 
-    ``streams``: those of STREAMS that it must have. Raises BuildError if there is no such module or a port that
-    the drivers need is missing.
+    ``streams``: those of STREAMS that it must have; ``channels``: whether it must show its channels. Raises BuildError
+    if there is no such module or a port that the drivers need is missing.
     """
     for text in files.values():
         found = re.search(rf"^module\s+{module}\b.*?^endmodule", text, re.MULTILINE | re.DOTALL)
@@ -121,7 +124,7 @@ def read_ports(
     declared = _DECLARATION.findall(found.group())
     widths = {name: int(high or 0) + 1 for _, high, name in declared}
     clocked = ["board_rst"] if "board_rst" in widths else ["clk", "rst"]
-    needed = [*clocked, "channel_valid", "channel_ready"]
+    needed = [*clocked, *(("channel_valid", "channel_ready") if channels else ())]
     needed += [f"{stream}__{part}" for stream in streams for part in _PARTS]
     missing = [name for name in needed if name not in widths]
     if missing:

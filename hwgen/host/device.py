@@ -134,6 +134,40 @@ class Device:
             )
         self._results.append(struct.unpack("<HI", self.link.receive(6)))
 
+    def counters(self) -> dict[str, Any]:
+        """What the device has counted since reset: ``samples`` results given; ``boards`` with the cycles of each;
+        ``stages`` with name, board and the counters of registers.md (those of passes in cycles, saturations in values,
+        high-water marks); ``links`` with board, side, state and the counters of each end.
+
+        Of a board all at one instant, but for ``samples``.
+        """
+        stages, links = self._registers["stage"], self._registers["link"]
+        found: dict[str, Any] = {"samples": self.read("samples"), "boards": [], "stages": [], "links": []}
+        count = max(1, len(self.description["boards"]))
+        for board in range(count):
+            self.write("snapshot", 0, board)
+            cycles = self.read("cycles_low", board) | self.read("cycles_high", board) << 32
+            found["boards"].append({"board": board, "cycles": cycles})
+            for part in self.description["parts"]:
+                if part["board"] == board:
+                    block = self._block(stages, part["number"], stages["counters"], board)
+                    found["stages"].append({"name": part["name"], "board": board, **block})
+            for side, there in (("up", board > 0), ("down", board < count - 1)):
+                if there:
+                    block = self._block(links, 0 if side == "up" else 1, links["registers"], board)
+                    state = links["states"][block.pop("state")]
+                    found["links"].append({"board": board, "side": side, "state": state, **block})
+        return found
+
+    def _block(
+        self, block: Mapping[str, Any], index: int, names: Sequence[str], board: int
+    ) -> dict[str, int]:
+        """Registers of block ``index`` by name."""
+        base = block["base"] + block["stride"] * index
+        for k in range(len(names)):
+            self.link.send(read_message(base + k, 1, board))
+        return {name: self._reply() for name in names}
+
     def set_everywhere(self, register: str, value: int) -> None:
         """Writes a register of all boards, and waits until all have it."""
         boards = range(max(1, len(self.description["boards"])))
@@ -164,6 +198,14 @@ class Device:
                 )
 
     # Settings
+
+    @property
+    def rate(self) -> float:
+        """The learning rate that the device has, as its format holds it."""
+        rounded: float = (
+            self.read("rate") * self.read("batch") * 2.0 ** -self.description["update"]["lr"]["frac"]
+        )
+        return rounded
 
     def set_rate(self, rate: float) -> int:
         """Sets the learning rate; what the register holds (rate / batch in format lr, rounded)."""

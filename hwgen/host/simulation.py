@@ -15,15 +15,16 @@ __all__ = ["Simulation"]
 
 
 class Simulation(Pipe):
-    """A simulation of the build in ``directory``: bytes on its streams, or with ``pins`` on the wires of its UART.
+    """A simulation of the build in ``directory``, all boards of it: ``side`` is "bytes" on its streams, "pins" on the
+    wires of its UART, "beats" of a DMA engine.
 
     ``faults`` are chances in a million that a byte is changed, lost, or the rest of its frame is.
     """
 
     def __init__(
-        self, directory: Path, pins: bool = False, faults: tuple[int, int, int] = (0, 0, 0), seed: int = 0
+        self, directory: Path, side: str = "bytes", faults: tuple[int, int, int] = (0, 0, 0), seed: int = 0
     ):
-        program = _program(directory, pins)
+        program = _program(directory, side)
         arguments = [program, *map(str, faults), str(seed)]
         self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdin is not None
@@ -43,11 +44,11 @@ class Simulation(Pipe):
             self.process.wait()
 
 
-def _program(directory: Path, pins: bool) -> str:
+def _program(directory: Path, side: str) -> str:
     """Path of the simulation's program, which hwgen makes if it is not there yet."""
     if importlib.util.find_spec("hwgen") is None:
         raise HostError("--sim needs hwgen, which is not installed here; pip install hwgen, or give --port")
-    command = [sys.executable, "-m", "hwgen.sim.serial", str(directory), *(["--pins"] if pins else [])]
+    command = [sys.executable, "-m", "hwgen.sim.serial", str(directory), side]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         lines = made.stderr.strip().splitlines() or [f"exit code {made.returncode}"]

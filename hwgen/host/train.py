@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -38,11 +39,13 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--batches", type=int, help="stop after so many updates of this run")
     found.add_argument("--batch", type=int, help="samples an update (that of the build)")
     found.add_argument("--rate", type=float, help="learning rate (that of the build)")
-    found.add_argument("--seed", type=int, default=0, help="orders the samples")
+    found.add_argument("--seed", type=int, help="orders the samples (0)")
     found.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="write it after every epoch and at the end"
     )
+    found.add_argument("--every", type=int, metavar="N", help="and after every N updates")
     found.add_argument("--resume", type=Path, metavar="FILE", help="go on from a checkpoint")
+    found.add_argument("--counters", type=Path, metavar="FILE", help="write the device's counters as JSON")
     return found
 
 
@@ -53,9 +56,9 @@ def open_transport(options: argparse.Namespace) -> Transport:
 
         return Simulation(options.build)
     if options.xdma:
-        from .xdma import open_xdma
+        from .xdma import Xdma
 
-        return open_xdma(options.xdma)
+        return Xdma(options.xdma)
     if options.pynq:
         from .pynq import Pynq
 
@@ -86,6 +89,7 @@ def run(options: argparse.Namespace) -> None:
         raise HostError(
             f"{options.data}: has {', '.join(sorted(data))}; it needs train_images and train_labels"
         )
+    check(options)
     description = read_description(options.build / "host" / "device.json")
     parameters = read_arrays(options.parameters or options.build / "parameters.npz")
     transport = open_transport(options)
@@ -93,16 +97,60 @@ def run(options: argparse.Namespace) -> None:
         device = Device(transport, description)
         if options.resume:
             progress = resume(device, options.resume)
+            fits(options, progress, len(data["train_images"]))
         else:
             device.load(parameters)
-            progress = {"epoch": 0, "update": 0, "seed": options.seed}
+            progress = {
+                "epoch": 0,
+                "sample": 0,
+                "seed": options.seed or 0,
+                "samples": len(data["train_images"]),
+            }
+        rate = device.rate if options.rate is None and options.batch is not None else options.rate
         if options.batch is not None:
             device.set_batch(options.batch)
-        if options.rate is not None:
-            device.set_rate(options.rate)
+        if rate is not None:
+            device.set_rate(rate)
         train(device, data, options, progress)
+        if options.counters:
+            write_counters(device, options.counters)
     finally:
         transport.close()
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raises HostError where options mean nothing together."""
+    if options.resume and options.parameters:
+        raise HostError("--parameters and --resume: a checkpoint has the parameters; give one of them")
+    for name in ("epochs", "batches", "every"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise HostError(f"--{name} {value}; at least 1")
+    if options.every is not None and not options.checkpoint:
+        raise HostError("--every: there is no checkpoint to write; give --checkpoint FILE")
+
+
+def fits(options: argparse.Namespace, progress: dict[str, int], samples: int) -> None:
+    """Raises HostError unless a checkpoint's run can go on with these samples in its order."""
+    if not {"epoch", "sample", "seed", "samples"} <= progress.keys():
+        raise HostError(f"{options.resume}: not written by train.py; resume it where it was written")
+    if progress["samples"] != samples:
+        raise HostError(
+            f"{options.resume}: of a run with {progress['samples']} samples, {options.data} has {samples}; "
+            "give the same"
+        )
+    if options.seed not in (None, progress["seed"]):
+        raise HostError(
+            f"--seed {options.seed}: {options.resume} orders the samples by seed {progress['seed']}; leave --seed out"
+        )
+
+
+def write_counters(device: Device, path: Path) -> None:
+    """Writes what the device has counted."""
+    try:
+        path.write_text(json.dumps(device.counters(), indent=1) + "\n")
+    except OSError as error:
+        raise HostError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def train(
@@ -111,23 +159,22 @@ def train(
     """Epochs from ``progress`` on, with a checkpoint behind each."""
     images, labels = data["train_images"], data["train_labels"]
     batch = device.read("batch")
-    updates = len(images) // batch
-    if not updates:
+    if len(images) < batch:
         raise HostError(f"{options.data}: {len(images)} samples are fewer than a batch of {batch}")
     left = options.batches
     while progress["epoch"] < options.epochs and left != 0:
-        first = progress["update"]
-        count = updates - first if left is None else min(left, updates - first)
-        chosen = order(len(images), progress["seed"], progress["epoch"])[
-            first * batch : (first + count) * batch
-        ]
+        first = progress["sample"]
+        if len(images) - first < batch:
+            progress["epoch"], progress["sample"] = progress["epoch"] + 1, 0
+            continue
+        limits = (one for one in (left, options.every) if one is not None)
+        count = min([(len(images) - first) // batch, *limits])
+        chosen = order(len(images), progress["seed"], progress["epoch"])[first : first + count * batch]
         results = device.train(images[chosen], labels[chosen])
         right = float(np.mean(results.predictions == labels[chosen]))
         say(f"epoch {progress['epoch'] + 1}: {count} batches, loss {results.loss:.4f}, right {right:.1%}")
         left = None if left is None else left - count
-        progress["update"] = first + count
-        if progress["update"] == updates:
-            progress["epoch"], progress["update"] = progress["epoch"] + 1, 0
+        progress["sample"] = first + count * batch
         if options.checkpoint:
             save(device, options.checkpoint, **progress)
     if len(data.get("test_images", ())):

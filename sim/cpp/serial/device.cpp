@@ -1,20 +1,21 @@
-// A device whose host port is bytes, on standard input and output; faults on the way if asked for.
-// Arguments: chances in a million that a byte is changed, is lost, and that it and the next 40 are; seed.
+// A device's host port on standard input and output; faults on the way if asked for. Arguments: chances in a million that a
+// byte is changed, is lost, and that it and the next 40 are; seed. Where standard output keeps packets apart, each is what
+// the device ends as one.
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <poll.h>
 #include <random>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <vector>
 
-#include "Vhwgen_serial.h"
+#include "side.h"
 #include "verilated.h"
 
 namespace {
 
-constexpr int kDivider = 8;                  // cycles a bit on the wires
 constexpr uint64_t kIdleCycles = 4'000'000;  // without a byte: wait for one
 
 // Either way: changes and loses bytes.
@@ -39,8 +40,10 @@ class Faults {
     int gone_ = 0;
 };
 
-class Input {
+// What the host sends.
+class Source {
   public:
+    Source(Faults faults, uint64_t& quiet) : faults_(faults), quiet_(quiet) {}
     // Reads what is there; waits for it if ``wait``. False: closed.
     bool fill(bool wait) {
         if (next_ < count_) return true;
@@ -50,45 +53,52 @@ class Input {
         next_ = 0, count_ = got > 0 ? size_t(got) : 0;
         return got > 0;
     }
-    bool empty() const { return next_ == count_; }
-    uint8_t take() { return buffer_[next_++]; }
+    // False: nothing is there.
+    bool next(uint8_t& byte) {
+        while (next_ < count_) {
+            byte = buffer_[next_++], quiet_ = 0;
+            if (faults_.pass(byte)) return true;
+        }
+        return false;
+    }
 
   private:
-    uint8_t buffer_[4096];
+    Faults faults_;
+    uint64_t& quiet_;
+    uint8_t buffer_[8192];
     size_t next_ = 0, count_ = 0;
 };
 
-bool put_all(const std::vector<uint8_t>& bytes) {
-    for (size_t at = 0; at < bytes.size();) {
-        const ssize_t put = write(1, bytes.data() + at, bytes.size() - at);
-        if (put <= 0) return false;
-        at += size_t(put);
+// What it gets: written at the end of a packet, or early where bytes are but a stream.
+class Sink {
+  public:
+    Sink(Faults faults, uint64_t& quiet) : faults_(faults), quiet_(quiet) {
+        int type = 0;
+        socklen_t size = sizeof type;
+        packets_ = !getsockopt(1, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_SEQPACKET;
     }
-    return true;
-}
-
-#if HWGEN_PINS
-// The host's end of two wires.
-struct Wires {
-    int send_left = 0, send_clock = 0, take_left = 0, take_clock = 0;
-    unsigned send_bits = 0, take_bits = 0;
-    bool free() const { return send_left == 0; }
-    void send(uint8_t byte) { send_bits = 0x200u | unsigned(byte) << 1, send_left = 10, send_clock = 0; }
-    template <class Top> bool cycle(Top& top, uint8_t& byte) {
-        top.rx = send_left ? send_bits & 1 : 1;
-        if (send_left && ++send_clock == kDivider) send_clock = 0, send_bits >>= 1, --send_left;
-        if (!take_left) {
-            if (!top.tx) take_left = 10, take_clock = kDivider / 2;
-            return false;
+    void put(uint8_t byte, bool end) {
+        if (faults_.pass(byte)) bytes_.push_back(byte), quiet_ = 0;
+        ended_ |= end;
+    }
+    // False: nobody reads any more.
+    bool flush(bool early) {
+        if (bytes_.empty() || !(ended_ || (!packets_ && (early || bytes_.size() > 256)))) return true;
+        for (size_t at = 0; at < bytes_.size();) {
+            const ssize_t put = write(1, bytes_.data() + at, bytes_.size() - at);
+            if (put <= 0) return false;
+            at += size_t(put);
         }
-        if (--take_clock) return false;
-        take_clock = kDivider, take_bits = take_bits >> 1 | unsigned(top.tx) << 9;
-        if (--take_left) return false;
-        byte = uint8_t(take_bits >> 1);
-        return take_bits >> 9 & 1;
+        bytes_.clear(), ended_ = false;
+        return true;
     }
+
+  private:
+    Faults faults_;
+    uint64_t& quiet_;
+    std::vector<uint8_t> bytes_;
+    bool packets_ = false, ended_ = false;
 };
-#endif
 
 }  // namespace
 
@@ -97,52 +107,21 @@ int main(int argc, char** argv) {
     VerilatedContext context;
     Vhwgen_serial top(&context);
     const uint64_t seed = std::strtoull(argv[4], nullptr, 10);
-    Faults down(argv + 1, 2 * seed), up(argv + 1, 2 * seed + 1);
-    Input input;
-    std::vector<uint8_t> output;
     uint64_t quiet = 0;
-    top.rst = 1;
-#if HWGEN_PINS
-    Wires wires;
-    top.rx = 1, top.divider = kDivider;
-#else
-    top.o___05Fready = 1;
-#endif
+    Source source(Faults(argv + 1, 2 * seed), quiet);
+    Sink sink(Faults(argv + 1, 2 * seed + 1), quiet);
+    hwgen::Side side(top);
     for (uint64_t cycle = 0;; ++cycle) {
         top.rst = cycle < 4;
         const bool look = cycle % 64 == 0 || quiet > kIdleCycles;
-        if (look && !input.fill(quiet > kIdleCycles)) break;
+        if (look && !source.fill(quiet > kIdleCycles)) break;
         ++quiet;
-        uint8_t byte = 0;
-#if HWGEN_PINS
-        if (cycle > 8 && wires.free() && !input.empty()) {
-            byte = input.take(), quiet = 0;
-            if (down.pass(byte)) wires.send(byte);
-        }
-        const bool came = wires.cycle(top, byte);
-        if (came && cycle > 200 && up.pass(byte)) output.push_back(byte), quiet = 0;
-        const bool end = came && byte == 0xC0;
-#else
-        if (cycle > 8 && !top.i___05Fvalid && !input.empty()) {
-            byte = input.take(), quiet = 0;
-            if (down.pass(byte)) top.i___05Fvalid = 1, top.i___05Fpayload = byte;
-        }
+        if (cycle > 8) side.drive(source);
         top.eval();
-        const bool taken = top.i___05Fvalid && top.i___05Fready;
-        const bool came = top.o___05Fvalid, end = came && top.o___05Fpayload >> 8;
-        byte = uint8_t(top.o___05Fpayload);
-        if (came && up.pass(byte)) output.push_back(byte), quiet = 0;
-#endif
-        if (!output.empty() && (end || output.size() > 256 || cycle % 4096 == 0)) {
-            if (!put_all(output)) break;
-            output.clear();
-        }
+        side.sample(sink);
+        if (!sink.flush(cycle % 4096 == 0)) break;
         top.clk = 1, top.eval();
-        top.clk = 0;
-#if !HWGEN_PINS
-        if (taken) top.i___05Fvalid = 0;
-#endif
-        top.eval();
+        top.clk = 0, side.settle(), top.eval();
     }
     top.final();
     return 0;
