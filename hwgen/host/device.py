@@ -56,7 +56,8 @@ def read_description(path: Path) -> dict[str, Any]:
 class Device:
     """A device behind any transport; ``description`` is its build's device.json.
 
-    Opening resets the device unless ``restart`` is False, and checks that the bitstream is of this build.
+    Opening checks that bitstreams are of this build. It resets a device that is alone unless ``restart`` is False. The
+    boards of a chain have to be reset together, which the host cannot do: there it checks that they wait for work.
     """
 
     def __init__(
@@ -74,16 +75,21 @@ class Device:
         self._registers = description["registers"]
         self._results: list[tuple[int, int]] = []
         self._mode: int | None = None
-        self.updates = 0
+        self.updates, self._boards = 0, max(1, len(description["boards"]))
+        restart = restart and self._boards == 1
         self.link.open(restart)
-        self._check()
+        self._check(patience)
+        if not restart:
+            self.updates = max(one["updates"] for one in self.counters()["stages"])
 
     def close(self) -> None:
         """Gives the port back."""
         self.transport.close()
 
-    def _check(self) -> None:
-        for board in range(max(1, len(self.description["boards"]))):
+    def _check(self, seconds: float) -> None:
+        for board in range(self._boards):
+            if board:
+                self._joined(board, seconds)
             for name in ("id", "build"):
                 found, wanted = self.read(name, board), self.description[name]
                 if found != wanted:
@@ -91,6 +97,30 @@ class Device:
                         f"{self.transport.name}: board {board} shows {name} 0x{found:08x}, this build is "
                         f"0x{wanted:08x}; load the bitstream of this build"
                     )
+        if self._boards > 1:
+            self.wait_idle(seconds)
+
+    def _joined(self, board: int, seconds: float) -> None:
+        """Waits until the link to a board is up at the board before it."""
+        links = self._registers["link"]
+        address = links["base"] + links["stride"] + links["registers"].index("state")
+        deadline = time.monotonic() + seconds
+        while (state := links["states"][self.read(address, board - 1)]) != "up":
+            if state == "refused" or time.monotonic() > deadline:
+                advice = "load the bitstreams of this build, each on its board, and look for swapped cables"
+                if state != "refused":
+                    advice = (
+                        f"check the cable and board {board}; if one board alone was reset, reset all together"
+                    )
+                raise HostError(
+                    f"{self.transport.name}: the link from board {board - 1} to {board} is {state}; {advice}"
+                )
+
+    @property
+    def _advice(self) -> str:
+        if self._boards == 1:
+            return "open the device again, and resume"
+        return "reset all boards of the chain together, and resume"
 
     # Registers
 
@@ -143,7 +173,7 @@ class Device:
         """
         stages, links = self._registers["stage"], self._registers["link"]
         found: dict[str, Any] = {"samples": self.read("samples"), "boards": [], "stages": [], "links": []}
-        count = max(1, len(self.description["boards"]))
+        count = self._boards
         for board in range(count):
             self.write("snapshot", 0, board)
             cycles = self.read("cycles_low", board) | self.read("cycles_high", board) << 32
@@ -170,7 +200,7 @@ class Device:
 
     def set_everywhere(self, register: str, value: int) -> None:
         """Writes a register of all boards, and waits until all have it."""
-        boards = range(max(1, len(self.description["boards"])))
+        boards = range(self._boards)
         for board in boards:
             self.write(register, value, board)
         for board in boards:
@@ -179,11 +209,14 @@ class Device:
     def wait_idle(self, seconds: float = 60.0) -> None:
         """Waits until no sample and no update is under way on any board."""
         deadline = time.monotonic() + seconds
-        for board in range(max(1, len(self.description["boards"]))):
+        for board in range(self._boards):
             while not (status := self.read("status", board)) & IDLE:
                 self._complain(status, board)
                 if time.monotonic() > deadline:
-                    raise HostError(f"{self.transport.name}: board {board} is not idle after {seconds:g} s")
+                    raise HostError(
+                        f"{self.transport.name}: board {board} is not idle after {seconds:g} s, as after a program "
+                        f"that was stopped; {self._advice}"
+                    )
             self._complain(status, board)
 
     def _complain(self, status: int, board: int) -> None:
@@ -193,9 +226,7 @@ class Device:
             (BAD_MEMORY, "external memory answered with an error"),
         ):
             if status & bit:
-                raise HostError(
-                    f"{self.transport.name}: board {board}: {text}; open the device again, and resume"
-                )
+                raise HostError(f"{self.transport.name}: board {board}: {text}; {self._advice}")
 
     # Settings
 
@@ -309,7 +340,7 @@ class Device:
                 index = bias_index(fold)
                 self._select(part["board"], part["number"] * 16 + spaces["bias"])
                 self.write("data", np.where(index >= 0, bias[np.maximum(index, 0)], 0).T, part["board"])
-        for board in range(max(1, len(self.description["boards"]))):
+        for board in range(self._boards):
             self.read("id", board)
 
     @staticmethod
