@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -128,8 +130,45 @@ def test_a_run_with_other_rates_and_batches_that_was_resumed(small, tmp_path):
             assert np.array_equal(whole[name], cut[name]), name
 
 
+@pytest.mark.parametrize(
+    ("blow", "said"),
+    [
+        (
+            signal.SIGSTOP,
+            "no answer for 1 s; the device stopped, lost power or was unplugged. Check it, and resume .*",
+        ),
+        (signal.SIGKILL, r"(closed at the other end|cannot be written \(Broken pipe\); it ended)"),
+    ],
+    ids=["stops", "ends"],
+)
+def test_a_device_that_dies_in_training_is_told_in_time_and_its_run_goes_on(small, tmp_path, blow, said):
+    images, labels = data(small)
+    reference = Reference(small.plan.network, small.parameters)
+    for k in range(0, SAMPLES, BATCH):
+        reference.train_batch(images[k : k + BATCH], labels[k : k + BATCH])
+    device = opened(small)
+    device.load(first(small))
+    device.train(images[:BATCH], labels[:BATCH])
+    save(device, tmp_path / "kept.npz")
+    device.link.patience = 1.0
+    device.train(images[BATCH : 2 * BATCH], labels[BATCH : 2 * BATCH])  # lost
+    device.transport.process.send_signal(blow)
+    start = time.monotonic()
+    with pytest.raises(HostError) as error:
+        device.train(images[2 * BATCH :], labels[2 * BATCH :])
+    assert time.monotonic() - start < 10
+    assert re.fullmatch(f"simulation: {said}", str(error.value))
+    device.transport.process.kill()
+    device.close()
+    device = opened(small)
+    resume(device, tmp_path / "kept.npz")
+    device.train(images[BATCH:], labels[BATCH:])
+    assert_equal(device, reference, small.plan.network.stages)
+    device.close()
+
+
 def test_train_py_goes_on_where_it_was_stopped(small, tmp_path, capsys):
-    """In the middle of the second epoch, in the same order, at the same rate though the batch is another one."""
+    """In the middle of the second epoch, in the same order."""
     images, labels = data(small, 7)
     np.savez(tmp_path / "data.npz", train_images=images, train_labels=labels)
 
@@ -189,6 +228,20 @@ def test_train_py_refuses_what_means_nothing(small, tmp_path, monkeypatch, capsy
     files = [] if "other.npz" in arguments else ["data.npz"]
     assert train.main(["--sim", "--build", str(small.path), *arguments, *files]) == 2
     assert re.fullmatch(rf"train\.py: {said}\n", capsys.readouterr().err)
+
+
+def test_another_batch_alone_keeps_the_rate(small, tmp_path):
+    images, labels = data(small)
+    np.savez(tmp_path / "data.npz", train_images=images, train_labels=labels)
+    kept = str(tmp_path / "kept.npz")
+    arguments = ["--sim", "--build", str(small.path), "--batches", "1", "--checkpoint", kept]
+    arguments.append(str(tmp_path / "data.npz"))
+    registers = []
+    for more in (["--rate", "0.25"], ["--batch", "1", "--resume", kept]):
+        assert train.main([*more, *arguments]) == 0
+        with np.load(kept) as found:
+            registers.append((int(found["@batch"]), int(found["@rate"]), int(found["@progress.sample"])))
+    assert registers == [(2, 32, 2), (1, 64, 3)]
 
 
 def test_counters_are_those_of_the_reference(small):
