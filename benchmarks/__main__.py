@@ -28,6 +28,7 @@ NAMES = (
     "planner",
     "scale",
     "boards",
+    "board_synthesis",
 )
 """One module bench_NAME each, with ``run() -> dict``."""
 

@@ -15,7 +15,7 @@ from hwgen.backend.ecp5_registers import pack_registers
 
 __all__ = ["FAMILIES", "Family", "synthesise"]
 
-TIMEOUT = 900
+TIMEOUT = 1800
 """Seconds after which a synthesis is given up."""
 _SYNTHESIS = """
 import sys
