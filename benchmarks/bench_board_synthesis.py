@@ -130,7 +130,7 @@ def _board(
 
 
 def run() -> dict[str, Any]:
-    """``other_dsp`` are those of a board outside its layers: of the loss."""
+    """``other_dsp`` are those of a board outside its layers: of the loss, which the plan does not count."""
     network, boards = load_source(EXAMPLES / "vgg16.py").network, []
     with scratch() as directory:
         path = Path(directory, "plan.json")

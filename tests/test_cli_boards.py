@@ -97,8 +97,6 @@ def test_a_board_of_ones_own_that_has_little(run, tmp_path):
         "logic clock: 1 MHz; oscillators: none told",
         "external memory: none",
         "transceivers for cables: 0",
-        "estimate of logic: f is not measured; xc7 is nearest: nothing is known of its tables; those of six inputs "
-        "are usual",
         "pins: none told",
         "usual link: none; a chain of it needs the link given",
         "sources: none told",

@@ -21,7 +21,7 @@ ULX3S = built_in("ulx3s_85f")
 
 @pytest.fixture(scope="module")
 def plan():
-    digits = Path(__file__).parent.parent / "examples" / "digits_small.py"
+    digits = Path(__file__).parent.parent / "examples" / "digits.py"
     return plan_network(load_source(digits).network, cluster=Cluster((ULX3S,)))
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from .. import __version__
-from ..plan.logic import nearest
 from ..target import Board, Link
 from ..target_chain import find_boards
 from ..target_files import known_boards
@@ -129,8 +128,6 @@ def _surroundings(board: Board) -> list[str]:
         f"transceivers for cables: {board.transceivers}"
         + (f", each up to {board.transceiver_gbps:g} Gb/s" if board.transceivers else ""),
     ]
-    if (reason := nearest(board.device)) is not None:
-        lines.append(f"estimate of logic: {reason}")
     lines += _pins(board)
     link = board.link
     if link is None:

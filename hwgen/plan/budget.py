@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..ir.stage import Network
+from ..ir.stage import Network, Stage
 from ..target import Board, Cluster, Device, Link
 from .errors import BudgetError
-from .fixed import loss_dsps, loss_memories, port_memories
 from .links import Channel, LinkPlan
-from .logic import board_logic, estimate, family_of, has_port, link_logic
+from .logic import board_logic, estimate, link_logic
 from .memories import memories as stage_list
-from .multipliers import pe_dsps, tiles
 from .neighbours import LINK_SHARE, lent, lent_memories, master_channels
 from .plan import Plan, StagePlan
 from .rooms import NEVER, Load, Memory, deal, load_of, room_of
@@ -25,11 +24,28 @@ __all__ = [
     "dsps",
     "multiplier_room",
     "needed_gbps",
+    "pe_dsps",
     "waiting",
 ]
 
 ROUNDING = 1e-9
 """Share by which a plan made for all of a link may seem to need more of it."""
+
+
+def _tiles(a: int, b: int, widths: tuple[int, int]) -> int:
+    """DSP multipliers of ``widths`` bits for one signed product of a × b bits; either way round."""
+
+    def count(first: int, second: int) -> int:
+        return math.ceil((a - 1) / (first - 1)) * math.ceil((b - 1) / (second - 1))
+
+    return min(count(*widths), count(*reversed(widths)))
+
+
+def pe_dsps(stage: Stage, widths: tuple[int, int]) -> int:
+    """DSPs of one PE."""
+    forward = _tiles(stage.x.width, stage.w.width, widths)
+    backward = _tiles(stage.dy.width, stage.w.width, widths) if stage.dx is not None else 0
+    return forward + backward + (0 if stage.frozen else _tiles(stage.x.width, stage.dy.width, widths))
 
 
 def dsps(planned: StagePlan, widths: tuple[int, int]) -> int:
@@ -40,7 +56,7 @@ def dsps(planned: StagePlan, widths: tuple[int, int]) -> int:
 def multiplier_room(network: Network, board: Board) -> int:
     """Multipliers that a board can hold, at the widths of the network's widest stage."""
     widths = board.device.dsp_widths
-    each = max(tiles(max(s.x.width, s.dy.width), max(s.w.width, s.dy.width), widths) for s in network.stages)
+    each = max(_tiles(max(s.x.width, s.dy.width), max(s.w.width, s.dy.width), widths) for s in network.stages)
     return max(1, board.available("dsp") // each)
 
 
@@ -77,7 +93,7 @@ def _at_end(link: LinkPlan, received: tuple[Channel, ...]) -> Iterator[Memory]:
 
 def board_load(plan: Plan, index: int, device: Device) -> Load:
     """What board ``index`` takes of a device: DSPs, LUTs and flip-flops by the estimate of plan.logic, memories."""
-    own, memories, family = plan.on(index), list[Memory](), family_of(device)
+    own, memories = plan.on(index), list[Memory]()
     for planned in own:
         memories += [
             (m.name, m.count, m.depth, m.width, m.reads, m.asynchronous)
@@ -85,19 +101,14 @@ def board_load(plan: Plan, index: int, device: Device) -> Load:
         ]
         memories += waiting(planned)
     memories += lent_memories(plan, index)
-    logic = [estimate(planned, plan.network, family) for planned in own]
-    logic.append(board_logic(plan, index, device))
+    logic = [estimate(planned, plan.network) for planned in own]
+    logic.append(board_logic(index == len(plan.boards) - 1))
     for link in plan.links:
         if index in (link.index, link.index + 1):
             memories += _at_end(link, link.down if link.index == index - 1 else link.up)
-            logic.append(link_logic(link, family))
+            logic.append(link_logic(link))
     luts, ffs = (sum(each) for each in zip(*logic, strict=True))
     need = sum(dsps(planned, device.dsp_widths) for planned in own)
-    if index == len(plan.boards) - 1:
-        memories += loss_memories(plan.network.loss)
-        need += loss_dsps(plan.network.loss, device)
-    if index == 0 and has_port(device):
-        memories += port_memories()
     return load_of(device, need, (luts, ffs), tuple(memories))
 
 

@@ -14,8 +14,8 @@ from .plan import StagePlan
 __all__ = [
     "CHUNK_BITS", "COL2IM", "FIFO", "FRAME", "LINK", "LINK_LONG", "LINK_SPREAD", "MASTERS", "MASTERS_ASKED",
     "MASTERS_DONE", "MEMORY", "POOL", "RELANE", "REGISTERED", "RELU", "REPLAY", "ROUND", "WINDOW", "back_latency",
-    "dz_latency", "loss_cycles", "masters_come", "pass_latencies", "peek_latency", "result_latency", "settle",
-    "sum_latency", "sums_latency", "update_chunks", "update_cycles", "update_word",
+    "dz_latency", "loss_cycles", "masters_come", "peek_latency", "result_latency", "settle", "sum_latency",
+    "sums_latency", "update_chunks", "update_cycles", "update_word",
 ]  # fmt: skip
 
 WINDOW = 3
@@ -59,23 +59,16 @@ def _held(planned: StagePlan) -> int:
 
 def sum_latency(planned: StagePlan) -> int:
     """From a forward op to the sum it completes, behind the pass's FIFO: ForwardPass.latency."""
-    return pass_latencies(_array(planned), planned.tile, _held(planned), planned.storage.stack)[0]
+    tk = planned.tile[0]
+    return 1 + tk + 3 + _held(planned) + (planned.fold.pk // tk - 1).bit_length() + 2
 
 
 def back_latency(planned: StagePlan) -> int:
     """From a backward op to the chunk it completes: BackwardPass.latency."""
-    return pass_latencies(_array(planned), planned.tile, _held(planned), planned.storage.stack)[1]
-
-
-def _array(planned: StagePlan) -> tuple[int, int]:
-    return planned.fold.pk, planned.fold.pn
-
-
-def pass_latencies(array: tuple[int, int], tile: tuple[int, int], held: int, stack: int) -> tuple[int, int]:
-    """sum_latency and back_latency of an array (Pk, Pn) in tiles, in which weights wait ``held`` cycles."""
-    (pk, pn), (tk, tn) = array, tile
-    down, across = (pk // tk - 1).bit_length(), (pn // tn - 1).bit_length()
-    return 1 + tk + 3 + held + down + 2, 1 + tn + 3 + held + stack - 1 + across + 2
+    tn = planned.tile[1]
+    return (
+        1 + tn + 3 + _held(planned) + planned.storage.stack - 1 + (planned.fold.pn // tn - 1).bit_length() + 2
+    )
 
 
 def settle(planned: StagePlan) -> int:

@@ -27,9 +27,6 @@ ROUNDED = 1e-8
 """A rate that a report shows, in decimals, is still reached."""
 Progress = Callable[[str], None]
 
-FULL = 0.9
-"""Share of a board's look-up tables from which on it is worth to look for plans with fewer."""
-
 
 @dataclass(frozen=True)
 class Proposal:
@@ -149,32 +146,10 @@ def _fastest(
         failed[number] = search.failed
         if found is not None and (best is None or found.pace <= best[1].pace):
             best = search, found
-    if best is None or _few_tables(*best):
-        # Slower for layers of few samples a batch, so that it is tried where tables run out alone.
-        progress(f"searching, {cluster}, storage of few look-up tables")
-        search = Search(network, cluster, _compact(network, cluster, masters), reserve=reserve)
-        found = search.run(best[1].pace if best is not None else MOST_PACE, failed.get(len(ways), 0))
-        failed[len(ways)] = search.failed
-        if found is not None and (best is None or found.pace < best[1].pace):
-            best = search, found
     if best is None:
         progress("looking for the reason")
         raise ModelError(refusal(network, cluster, ways[-1]))
     return best
-
-
-def _few_tables(search: Search, found: Found) -> bool:
-    """Whether a board has hardly any look-up tables left."""
-    return any(
-        taken.dealt.luts + taken.dealt.lut_ram > FULL * room.lut
-        for taken, room in zip(found.taken, search.line.rooms, strict=False)
-    )
-
-
-def _compact(network: Network, cluster: Cluster, masters: str) -> list[Storage]:
-    """The way to store all stages that takes the fewest look-up tables."""
-    place = "memory" if masters != "here" and all(board.memory_bytes for board in cluster.boards) else "here"
-    return usual_storages(network, False, place, compact=True)
 
 
 def _candidates(network: Network, cluster: Cluster, masters: str) -> list[list[Storage]]:

@@ -39,9 +39,9 @@ class Room:
 
 @dataclass(frozen=True)
 class Load:
-    """What one part takes in one of its foldings. ``mems``: (how many, block RAMs, ultra RAMs, LUTs, and flip-flops of
-    those in LUTs) of every memory in the kind that would hold it; NEVER where the device has none. ``tables``: LUTs of
-    memories that are read without a clock, which nothing else can hold.
+    """What one part takes in one of its foldings. ``mems``: (how many, block RAMs, ultra RAMs, LUTs) of every memory in
+    the kind that would hold it; NEVER where the device has none. ``tables``: LUTs of memories that are read without a
+    clock, which nothing else can hold.
 
     ``floor``: block RAMs of the memories of which distributed RAM holds none and that have no ultra RAM to go to.
     """
@@ -50,12 +50,12 @@ class Load:
     luts: int
     ffs: int
     memories: Memories
-    mems: tuple[tuple[int, float, float, float, int], ...]
+    mems: tuple[tuple[int, float, float, float], ...]
     floor: float
     tables: int
 
     @cached_property
-    def by_saving(self) -> list[tuple[float, int, float, float, float, int]]:
+    def by_saving(self) -> list[tuple[float, int, float, float, float]]:
         """``mems`` behind the LUTs of each for a block RAM that it saves, those with the fewest first."""
         return sorted(((mem[3] / mem[1], *mem) for mem in self.mems), key=itemgetter(0))
 
@@ -72,8 +72,8 @@ class Load:
             if asynchronous:
                 tables += count * kinds.asynchronous(depth, width, reads)
                 continue
-            blocks, ultra, luts, ffs, stays = kinds.of(depth, width, reads)
-            mems.append((count, blocks, ultra, luts, ffs))
+            blocks, ultra, luts, stays = kinds.of(depth, width, reads)
+            mems.append((count, blocks, ultra, luts))
             floor += count * blocks if stays else 0.0
         listed = (*self.memories, *memories)
         return Load(self.dsp, self.luts, self.ffs, listed, tuple(mems), floor, tables)
@@ -109,27 +109,26 @@ class _Kinds:
 
     def __init__(self, rams: Rams, blocks: bool, ultra: bool, lut_ram: int):
         self.rams, self.blocks, self.ultra, self.lut_ram = rams, blocks, ultra, lut_ram
-        self._known: dict[tuple[int, int, int], tuple[float, float, float, int, bool]] = {}
+        self._known: dict[tuple[int, int, int], tuple[float, float, float, bool]] = {}
 
     def asynchronous(self, depth: int, width: int, reads: int) -> int:
         """Look-up tables of one that is read without a clock."""
         taken = self.rams.taken(depth, width, "distributed", reads, True)
         return taken.tables + taken.lut
 
-    def of(self, depth: int, width: int, reads: int) -> tuple[float, float, float, int, bool]:
-        """Block RAMs, ultra RAMs, LUTs, flip-flops of those in LUTs; whether nothing but block RAM holds it."""
+    def of(self, depth: int, width: int, reads: int) -> tuple[float, float, float, bool]:
+        """Block RAMs, ultra RAMs, LUTs; whether nothing but block RAM holds it."""
         key = depth, width, reads
         if key not in self._known:
             blocks = ultra = luts = NEVER
-            ffs = 0
             if self.blocks:
                 blocks = self.rams.taken(depth, width, "block", reads).bram
             if self.ultra:
                 ultra = float(self.rams.taken(depth, width, "ultra", reads).uram)
             if depth <= SHALLOW:
                 taken = self.rams.taken(depth, width, "distributed", reads)
-                luts, ffs = float(taken.tables + taken.lut), taken.ff
-            self._known[key] = blocks, ultra, luts, ffs, luts > self.lut_ram and not self.ultra
+                luts = float(taken.tables + taken.lut)
+            self._known[key] = blocks, ultra, luts, luts > self.lut_ram and not self.ultra
         return self._known[key]
 
 
@@ -154,13 +153,12 @@ def deal(room: Room, loads: Sequence[Load]) -> Dealt:
     mems = sorted(chain.from_iterable(load.by_saving for load in loads), key=itemgetter(0))
     bram, tables = sum(load.blocks for load in loads), float(sum(load.tables for load in loads))
     rest = []
-    for _, count, blocks, ultra, each, registers in mems:
+    for _, count, blocks, ultra, each in mems:
         moved = 0
         if each <= left - tables and (bram > room.bram or each < CHEAP * blocks):
             moved = min(count, int((left - tables) // each))
             tables += moved * each
             bram -= moved * blocks
-            ffs += moved * registers
         if count > moved:
             rest.append((count - moved, blocks, ultra))
     uram = 0.0

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 from . import latency as L
+from .budget import pe_dsps
 from .chain import chain_links, layout_stages
 from .columns import load_pace
-from .multipliers import pe_dsps
 from .plan import Prediction, StagePlan, image_words
 from .report import RESOURCES, BoardReport, LayerReport, LinkReport, MemoryReport, PartReport, PlanReport, Use
 from .search.flight import passages

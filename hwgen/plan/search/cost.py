@@ -13,8 +13,6 @@ from ...target import Cluster, Device
 from .. import latency as L
 from ..budget import LINK_SHARE
 from ..chain import FRAME_WORDS
-from ..fixed import loss_dsps, loss_memories, port_memories
-from ..logic import has_port
 from ..plan import image_words
 from ..rooms import Load, Memories, Room, load_of, room_of
 from .layer import Layer, Share, ceil_div, layers_of, rows_read
@@ -94,15 +92,8 @@ class Line:
                 ("replay", 1, replay, link.width, 1, False),
                 ("received", 4, ceil_div(trip, 2), link.width, 1, False),
             )
-        device, loss = self.boards[board].device, self.network.loss if last else None
-        image = self.network.in_shape[2] * self.network.input.width if board == 0 else None
-        stages = ceil_div(len(self.layers), self.count)
-        logic, dsp = board_base([link.width for link in links], stages, loss, image, device), 0
-        if loss is not None:
-            found, dsp = found + loss_memories(loss), loss_dsps(loss, device)
-        if board == 0 and has_port(device):
-            found += port_memories()
-        return load_of(device, dsp, logic, found)
+        logic = board_base([link.width for link in links], last)
+        return load_of(self.boards[board].device, 0, logic, found)
 
     def least_pace(self, paced_by_loss: bool) -> int:
         """Cycles a sample below which nothing goes: all multipliers always busy; loss and image."""

@@ -8,9 +8,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from ...ir.stage import Network, Stage
+from ..budget import pe_dsps
 from ..fold import legal_u, resolve_array
-from ..logic import step_bits
-from ..multipliers import pe_dsps
 
 __all__ = ["AXES", "Layer", "Share", "ceil_div", "layers_of", "rows_read"]
 
@@ -31,7 +30,7 @@ class Layer:
     """A stage of the network with what does not depend on pace and cut.
 
     ``grad`` and ``bias_grad`` bits of gradient sums, 0 for a frozen stage; ``rate`` bits of the learning rate;
-    ``batch`` samples an update; ``step`` and ``bias_step`` bits of a step of a weight and of a bias.
+    ``batch`` samples an update.
     """
 
     stage: Stage
@@ -39,8 +38,6 @@ class Layer:
     bias_grad: int
     rate: int
     batch: int
-    step: int
-    bias_step: int
 
     @cached_property
     def axes(self) -> dict[str, int]:
@@ -169,12 +166,7 @@ def layers_of(network: Network) -> list[Layer]:
     found = []
     for stage in network.stages:
         sums = (0, 0) if stage.frozen else (stage.grad_bits(update.batch), stage.bias_grad_bits(update.batch))
-        steps = [0, 0]
-        if not stage.frozen:
-            steps[0] = step_bits(sums[0], update.lr, stage.update_shift(update.lr))
-            if stage.bias is not None:
-                steps[1] = step_bits(sums[1], update.lr, stage.bias_update_shift(update.lr))
-        found.append(Layer(stage, *sums, update.lr.width, update.batch, *steps))
+        found.append(Layer(stage, *sums, update.lr.width, update.batch))
     return found
 
 

@@ -2,68 +2,62 @@
 
 from __future__ import annotations
 
-from ...ir.stage import Loss
-from ...target import Device
-from ..array_logic import Cells
+import math
+from collections.abc import Mapping
+
 from ..columns import shares_columns, updates_in_turn
-from ..engines import Around, Features
 from ..layout import Storage
-from ..logic import (
-    core_features,
-    family_of,
-    has_port,
-    link_features,
-    loss_features,
-    port_features,
-    stage_logic,
-    weigh,
-)
-from .layer import Layer, ceil_div
+from ..logic import COEFFICIENTS, array_features, board_logic, link_features
+from .layer import Layer
 from .options import Choice, Sizes
 
 __all__ = ["board_base", "part_logic"]
 
 CHANNELS = 10
 """Virtual channels of a link, both directions, where a layer is cut."""
-LOSS_LANES = 4
-"""Columns of the last stage, for the loss behind it."""
+
+
+def _weigh(kind: str, features: Mapping[str, float]) -> tuple[int, int]:
+    luts, ffs = (
+        math.ceil(sum(COEFFICIENTS[kind][what][name] * value for name, value in features.items()))
+        for what in ("lut", "ff")
+    )
+    return luts, ffs
 
 
 def part_logic(
-    layer: Layer, sizes: Sizes, choice: Choice, storage: Storage, last: bool, shared: bool, family: str
+    layer: Layer, sizes: Sizes, choice: Choice, storage: Storage, last: bool, shared: bool
 ) -> tuple[int, int]:
     """(LUTs, flip-flops) of a share in one of its foldings: plan.logic.estimate. ``last``: it rounds its sums;
     ``shared``: its sums of gradients are added to those of others."""
-    stage, here = layer.stage, storage.master == "here"
-    tk, pixels = choice.tile[0], sizes.rows * stage.window.out_width
-    bias = stage.bias.width if stage.bias is not None and last else 0
-    trains = bias > 0 and not stage.frozen
-    updates = layer.grad > 0 and here
-    in_turn = updates and updates_in_turn(storage, choice.depth, tk, pixels, layer.batch)
-    around = Around(
-        stage, choice.folding.u, choice.folding.pc, choice.pn, choice.folding.b, choice.fn, choice.depth,
-        sizes.groups * ceil_div(sizes.cin, choice.folding.pc), sizes.groups * choice.fn, sizes.rows, sizes.x_rows,
-        stage.acc_bits, stage.col_bits, bias, layer.bias_grad if trains else 0, layer.bias_step if trains else 0,
-        layer.rate, last,
+    stage, tk, pixels = layer.stage, choice.tile[0], sizes.rows * layer.stage.window.out_width
+    in_turn = not stage.frozen and updates_in_turn(storage, choice.depth, tk, pixels, layer.batch)
+    tile = array_features(
+        stage, (choice.pk, choice.pn), choice.tile, layer.grad, layer.rate, shares_columns(storage, choice.depth),
+        tk if in_turn else 1, shared, storage,
     )  # fmt: skip
-    cells = Cells(
-        (choice.pk, choice.pn), choice.tile, choice.depth, stage.x.width, stage.w.width, stage.dy.width,
-        stage.master.width if here else stage.w.width, stage.psum_bits, stage.back_bits, layer.grad, layer.rate,
-        layer.step if updates else 0, stage.dx is not None, shares_columns(storage, choice.depth),
-        (tk if in_turn else 1) if updates else 0, shared, storage,
-    )  # fmt: skip
-    return stage_logic(family, around, cells)
+    walks = 1 + (not stage.frozen) + (stage.dx is not None)
+    row = stage.x.width * (1 + (not stage.frozen)) + (stage.col_bits if stage.dx is not None else 0)
+    column = stage.acc_bits + stage.y.width + (stage.dy.width if layer.backs else 0)
+    if stage.bias is not None and last:
+        column += stage.bias.width + (0 if stage.frozen else layer.bias_grad + layer.rate)
+    if stage.pool is not None and last:
+        column += stage.y.width + stage.pool_back_bits
+    elements = sizes.x_rows * stage.window.width * sizes.cin * sizes.groups
+    around = {
+        "stage": 1,
+        "tap · address bits": choice.folding.u * elements.bit_length() * walks,
+        "row · bits": choice.pk * row,
+        "column · bits": choice.pn * column,
+    }
+    first, second = _weigh("tile", tile), _weigh("stage", around)
+    return first[0] + second[0], first[1] + second[1]
 
 
-def board_base(
-    widths: list[int], stages: int, loss: Loss | None, image: int | None, device: Device
-) -> tuple[int, int]:
-    """(LUTs, flip-flops) of a board of ``stages`` beside them, with link ends of these widths, the ``loss``, and a host
-    that sends words of an ``image`` of so many bits; None: it has none."""
-    parts: list[tuple[str, Features]] = [("core", core_features(stages, bool(widths)))]
-    if loss is not None:
-        parts.append(("loss", loss_features((loss.classes, loss.z.width, loss.dz.width), LOSS_LANES)))
-    if image is not None and has_port(device):
-        parts.append(("port", port_features(image)))
-    parts += [("link", link_features(width, CHANNELS)) for width in widths]
-    return weigh(family_of(device), parts)
+def board_base(widths: list[int], loss: bool) -> tuple[int, int]:
+    """(LUTs, flip-flops) of a board beside its shares, with link ends of these widths."""
+    luts, ffs = board_logic(loss)
+    for width in widths:
+        end = _weigh("link", link_features(width, CHANNELS))
+        luts, ffs = luts + end[0], ffs + end[1]
+    return luts, ffs

@@ -10,7 +10,6 @@ from itertools import product
 from ...target import Device
 from ..fold import Folding
 from ..layout import Storage
-from ..logic import family_of
 from ..rooms import Dealt, Load, Room, deal, load_of
 from .held import Flight
 from .layer import Layer, Share
@@ -92,9 +91,7 @@ class _Part:
         if key not in self.made:
             layer, storage = self.layer, replace(self.storage, stack=choice.stack)
             buffers = Buffers(layer, self.axis, self.sizes, choice, self.last)
-            logic = part_logic(
-                layer, self.sizes, choice, storage, self.last, self.axis == "rows", family_of(self.device)
-            )
+            logic = part_logic(layer, self.sizes, choice, storage, self.last, self.axis == "rows")
             dsp = layer.dsps(self.device.dsp_widths) * choice.pes
             self.made[key] = buffers, load_of(self.device, dsp, logic, buffers.standing(storage))
         return self.made[key]

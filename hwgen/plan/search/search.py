@@ -354,19 +354,10 @@ def _above(need: Flight, given: Flight) -> Flight:
     return replace(need.most(given), parts=parts)
 
 
-def usual_storages(
-    network: Network, copy: bool = True, master: str = "here", compact: bool = False
-) -> list[Storage]:
+def usual_storages(network: Network, copy: bool = True, master: str = "here") -> list[Storage]:
     """The same storage for all stages: a forward ``copy`` of weights only where blocks of one pixel need one; masters
-    where the model asks for them, of frozen stages beside their weights; ``compact``: few look-up tables, memories of
-    columns in block RAM and one unit a column that updates."""
-    weights, update = ("block", "column") if compact else ("auto", "auto")
+    where the model asks for them, of frozen stages beside their weights."""
     return [
-        Storage(
-            copy or layer.b < 2,
-            "here" if stage.frozen else stage.place.master or master,
-            weights,
-            update=update,
-        )
+        Storage(copy or layer.b < 2, "here" if stage.frozen else stage.place.master or master)
         for layer, stage in zip(layers_of(network), network.stages, strict=True)
     ]
