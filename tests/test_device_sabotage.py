@@ -64,7 +64,7 @@ def command(build, tmp_path, capsys, *options):
 
 
 def test_a_flipped_sign_in_the_forward_array(small, tmp_path, capsys):
-    code, line = command(multiplier(small, "x_0_1"), tmp_path, capsys, "--batches", "1", "--no-gradients")
+    code, line = command(multiplier(small, "x_0_2"), tmp_path, capsys, "--batches", "1", "--no-gradients")
     assert code == 1
     assert re.match(
         r"hwgen: conv\.y: batch 0, sample 0, index \[\d, \d, \d\]: hardware \d+, reference ", line
@@ -75,7 +75,7 @@ def test_a_flipped_sign_in_the_backward_array(small):
     with pytest.raises(
         MismatchError, match=r"^conv\.dx: batch 0, sample 0, index .*different too: first\.dy"
     ):
-        run(multiplier(small, "dy_0_1"), **QUICK)
+        run(multiplier(small, "dy_0_2"), **QUICK)
 
 
 def test_a_flipped_sign_in_the_gradient(small):
