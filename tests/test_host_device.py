@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from host_bench import BATCH, SAMPLES, assert_equal, data, first, losses_of
 from hwgen.sim.verify import counter_name
 
 from hwgen.host import train
@@ -23,32 +24,11 @@ from hwgen.host.simulation import Simulation
 from hwgen.ref.executor import Reference
 
 CLEAN, FAULTS = (0, 0, 0), (1500, 800, 300)
-SAMPLES, BATCH = 8, 2
-
-
-def first(small):
-    """The build's first parameters, as the driver takes them."""
-    with np.load(small.path / "parameters.npz") as file:
-        return {name: file[name] for name in file.files}
-
-
-def data(small, count=SAMPLES):
-    return np.asarray(small.dataset.train_images)[:count], np.asarray(small.dataset.train_labels)[:count]
 
 
 def opened(small, resend=RESEND_SECONDS, **options):
     description = read_description(small.path / "host" / "device.json")
     return Device(Simulation(small.path, **options), description, resend=resend, patience=60.0)
-
-
-def assert_equal(device, reference, stages):
-    found = device.parameters()
-    for stage, weight, bias in zip(
-        stages, reference.parameters.weights, reference.parameters.biases, strict=True
-    ):
-        assert np.array_equal(found[f"{stage.name}.weight"], weight), stage.name
-        if bias is not None:
-            assert np.array_equal(found[f"{stage.name}.bias"], bias), stage.name
 
 
 @pytest.mark.parametrize(
@@ -63,15 +43,10 @@ def test_batches_are_those_of_the_reference(small, side, faults):
     device = opened(small, side=side, faults=faults, seed=3, resend=RESEND_SECONDS if any(faults) else 30.0)
     try:
         device.load(first(small))
-        assert_equal(device, reference, network.stages)
+        assert_equal(device.parameters(), reference, network.stages)
         results = device.train(images, labels)
-        losses = [
-            loss
-            for k in range(0, SAMPLES, BATCH)
-            for loss in reference.train_batch(images[k : k + BATCH], labels[k : k + BATCH]).losses
-        ]
-        assert results.losses.tolist() == losses
-        assert_equal(device, reference, network.stages)
+        assert results.losses.tolist() == losses_of(reference, images, labels)
+        assert_equal(device.parameters(), reference, network.stages)
         assert (device.link.damaged > 0) == (faults != CLEAN)
         assert (device.link.repeats > 0) == (faults != CLEAN)
     finally:
@@ -163,7 +138,7 @@ def test_a_device_that_dies_in_training_is_told_in_time_and_its_run_goes_on(smal
     device = opened(small)
     resume(device, tmp_path / "kept.npz")
     device.train(images[BATCH:], labels[BATCH:])
-    assert_equal(device, reference, small.plan.network.stages)
+    assert_equal(device.parameters(), reference, small.plan.network.stages)
     device.close()
 
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from host_bench import SAMPLES, assert_equal, data, losses_of
 from hwgen.sim.serial import device_program
 from pynq_stand_in import PynqStandIn
 
@@ -14,8 +15,6 @@ from hwgen.host import train
 from hwgen.host.errors import HostError
 from hwgen.host.pynq import BUFFER, Pynq
 from hwgen.ref.executor import Reference
-
-SAMPLES, BATCH = 8, 2
 
 
 @pytest.fixture
@@ -32,9 +31,7 @@ def opened(monkeypatch, tmp_path, stand_in, **options):
 
 
 def test_trains_with_the_bits_of_the_reference(small, monkeypatch, tmp_path, wires):
-    images, labels = (
-        np.asarray(one)[:SAMPLES] for one in (small.dataset.train_images, small.dataset.train_labels)
-    )
+    images, labels = data(small)
     np.savez(tmp_path / "data.npz", train_images=images, train_labels=labels)
     near, far = wires
     device = subprocess.Popen([device_program(small.path), "0", "0", "0", "0"], stdin=far, stdout=far)
@@ -50,11 +47,9 @@ def test_trains_with_the_bits_of_the_reference(small, monkeypatch, tmp_path, wir
         device.wait()
     reference = Reference(small.plan.network, small.parameters)
     chosen = train.order(SAMPLES, 0, 0)
-    for k in range(0, SAMPLES, BATCH):
-        reference.train_batch(images[chosen[k : k + BATCH]], labels[chosen[k : k + BATCH]])
+    losses_of(reference, images[chosen], labels[chosen])
     with np.load(tmp_path / "kept.npz") as kept:
-        for stage, weight in zip(small.plan.network.stages, reference.parameters.weights, strict=True):
-            assert np.array_equal(kept[f"{stage.name}.weight"], weight), stage.name
+        assert_equal(kept, reference, small.plan.network.stages)
     assert stand_in.faults == []
     assert stand_in.calls[0] == ("receive", BUFFER)  # before anything is sent, which may be answered at once
     assert stand_in.calls[-1] == ("register", (0, 4))

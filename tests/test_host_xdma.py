@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from host_bench import SAMPLES, assert_equal, data, losses_of
 from hwgen.sim.serial import device_program
 
 from hwgen.host.train import order
 from hwgen.ref.executor import Reference
 
 STAND_IN = Path(__file__).parent / "vendor" / "xdma.c"
-SAMPLES, BATCH = 8, 2
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +71,7 @@ def run(library, near, *arguments, code=None, timeout=500):
 
 
 def test_trains_with_the_bits_of_the_reference(small, library, tmp_path):
-    images, labels = (
-        np.asarray(one)[:SAMPLES] for one in (small.dataset.train_images, small.dataset.train_labels)
-    )
+    images, labels = data(small)
     np.savez(tmp_path / "data.npz", train_images=images, train_labels=labels)
     with connected(device_program(small.path, "beats")) as near:
         ended = run(
@@ -84,15 +82,10 @@ def test_trains_with_the_bits_of_the_reference(small, library, tmp_path):
     assert "frames damaged 0" in ended.stdout
     reference = Reference(small.plan.network, small.parameters)
     chosen = order(SAMPLES, 0, 0)
-    losses = [
-        loss
-        for k in range(0, SAMPLES, BATCH)
-        for loss in reference.train_batch(images[chosen[k : k + BATCH]], labels[chosen[k : k + BATCH]]).losses
-    ]
+    losses = losses_of(reference, images[chosen], labels[chosen])
     assert f"loss {np.mean(losses) / 2**16:.4f}" in ended.stdout
     with np.load(tmp_path / "kept.npz") as kept:
-        for stage, weight in zip(small.plan.network.stages, reference.parameters.weights, strict=True):
-            assert np.array_equal(kept[f"{stage.name}.weight"], weight), stage.name
+        assert_equal(kept, reference, small.plan.network.stages)
 
 
 READS = """
