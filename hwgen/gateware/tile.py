@@ -26,8 +26,9 @@ class Tile(wiring.Component):
     turns at the weights (:class:`hwgen.gateware.shape.ArrayShape`), and backward ``stack - 1`` more; every cycle takes
     an op. In the first cycle the addresses of memories are chosen, which they have in a register then. A word's dW is
     read 2 cycles after its visit's first op and written 4 cycles after the last one, of rows behind others in a lane a
-    cycle later for each. An update takes ``shape.row_cycles`` cycles a word, or a row of a word where ``shape.rows`` > 1;
-    forward and backward must be idle meanwhile (tk + 1, tn + 9 cycles around it), and at loads and peeks. Model: hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step (update).
+    cycle later for each. An update takes ``shape.row_cycles`` cycles a word, or a row of a word where
+    ``shape.rows`` > 1; forward and backward must be idle meanwhile (tk + 1, tn + 9 cycles around it), and at loads and
+    peeks. Model: hwgen.ref.kernels (forward, backward, gradient), hwgen.numeric.scaled_step (update).
 
     Members: ``f_*`` forward op (load: read the weight word at ``f_address``), ``b_*`` backward op with
     ``b_control``, ``load_*`` host write of one PE's master (select is one-hot over i·tn + j; also sets the
