@@ -185,10 +185,16 @@ def requantised(part, frac, to):
     table = [requantise([value - 32 * (value > 15)], frac, Q(*to)) for value in range(32)]
     values = Array(C(int(value[0]) % 2 ** to[0], to[0]) for value, _ in table)
     clipped = Array(C(count, 1) for _, count in table)
-    inside = follow(bench, i, o, 1, lambda word: values[word])
-    progress(bench, [i], [o], inside != 0, 2)
-    total, late = Signal(32, name="total"), Signal(name="late")
-    bench.m.d.sync += [late.eq(i.fire & clipped[i.payload]), total.eq(total + late)]
+    inside = follow(bench, i, o, 2, lambda word: values[word])
+    progress(bench, [i], [o], inside != 0, 3)
+    total, stalled = Signal(32, name="total"), Signal(name="shown_before")
+    flags, flag = [Signal(name=f"flag_{k}", reset_less=True) for k in range(2)], clipped[i.payload]
+    with bench.m.If(o.fire):
+        bench.m.d.sync += [flags[0].eq(Mux(inside == 2, flags[1], flag)), flags[1].eq(flag)]
+    with bench.m.Elif(i.fire):
+        bench.m.d.sync += [flags[0].eq(Mux(inside == 0, flag, flags[0])), flags[1].eq(flag)]
+    shown = o.valid & ~stalled
+    bench.m.d.sync += [stalled.eq(o.valid & ~o.fire), total.eq(total + (shown & flags[0]))]
     bench.check("saturated", dut.saturated == total)
     return bench
 
